@@ -1,0 +1,59 @@
+package profile
+
+import (
+	"io/fs"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// A Host is every fact about the machine and the caller that Resolve may use.
+// Package profile never asks the machine itself.
+type Host struct {
+	OS   string // runtime.GOOS of the host
+	Arch string // runtime.GOARCH of the host
+
+	UID, GID    int
+	User        string // account name; "" when the account record is missing
+	AccountHome string // home directory in the account record; "" when missing
+	AccountSh   string // login shell in the account record; "" when missing
+
+	Cwd     string   // physical working directory, as getcwd(2) says; "" when it was deleted
+	Pwd     string   // $PWD when it names the same directory as Cwd, else ""
+	Environ []string // the caller's environment, "NAME=value"
+
+	// FS is a read-only view of the whole file tree, rooted at "/": os.DirFS("/")
+	// in production, fstest.MapFS in tests. It must implement fs.ReadLinkFS.
+	FS fs.FS
+
+	Executable string   // resolved path of the running wall binary; "" unknown
+	TempDir    string   // where the default scratch root is made: "/tmp"
+	RunID      string   // lower-case hex, unpredictable; names the scratch directory
+	Sockets    []string // absolute paths of bound Unix sockets, from /proc/net/unix
+
+	LandlockABI int          // 0 when the kernel has none
+	LandlockErr error        // why, when 0
+	SeccompErr  error        // nil when a filter can be installed
+	Namespaces  error        // nil when user namespaces can be made, or when nobody tried
+	Stdio       []plan.Stdio // descriptors 0-2, in order
+}
+
+// A Flag is one command line flag that corresponds to a profile key, in
+// command line order. Flags lie above every profile layer.
+type Flag struct {
+	Name  string // without dashes: "rw", "ro", "rw-try", "ro-try", "hide", "protect", "env", "net", ...
+	Value string
+	Text  string // as typed, for Origin.Text: "--rw ../cache"
+}
+
+// Options is what one invocation of wall asks for.
+type Options struct {
+	Profile string   // built-in name, or a file when it contains a slash or ends in ".toml"; "" = Default
+	Default string   // the subcommand's default profile: "agent" or "gate"
+	Flags   []Flag   // in order
+	Command []string // the command and its arguments; Command[0] is looked up in the PATH of the box
+	Keep    bool     // --keep
+	KeepFDs []int    // --fd N
+	// CustomFilter is the compiled program when Flags or the profile name an
+	// OCI seccomp file; profile calls it with the path as resolved.
+	CustomFilter func(path string, data []byte) ([]byte, error)
+}
