@@ -1,0 +1,93 @@
+# wall: `make help` lists the targets. Everything works from a fresh clone on Debian or Ubuntu with only Go, git and make.
+SHELL := /bin/sh
+GO ?= go
+PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
+# The version is the newest one that the change log names.
+VERSION := $(shell sed -n 's/^\#\# \([0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+export PATH := $(PATH):/usr/local/go/bin
+# The version comes from the change log, not from git: the same source gives the same bytes, in a work tree or an archive.
+BUILDFLAGS := -trimpath -buildvcs=false -tags netgo,osusergo
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: help setup build build-pure demo test race vet fmt staticcheck lint golden fuzz integration bench check cover install uninstall clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what the build, the tests and the benchmark need (apt-get; nothing when all is there)
+	@sh scripts/setup.sh all
+
+build: ## build bin/wall: static, with libseccomp inside
+	@sh scripts/setup.sh build
+	$(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS) -linkmode external -extldflags "-static"' -o bin/wall ./cmd/wall
+
+build-pure: ## build bin/wall without cgo: built-in system call filters only
+	CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)' -o bin/wall ./cmd/wall
+
+demo: ## box a real command of this repository, and show what it could and could not do
+	@sh scripts/setup.sh test
+	@$(MAKE) --no-print-directory build
+	@sh scripts/demo.sh
+
+test: ## run every test; as root twice, as root and as the ordinary user wall-test
+	@sh scripts/setup.sh test
+	@$(MAKE) --no-print-directory build vet
+	@sh scripts/test.sh
+
+integration: ## run only the tests of the built binary on this kernel, like test
+	@sh scripts/setup.sh test
+	@$(MAKE) --no-print-directory build
+	@sh scripts/test.sh ./integration/...
+
+race: ## run the tests of the packages with the race detector
+	@sh scripts/setup.sh build
+	$(GO) test -race -timeout=15m $$($(GO) list ./... | grep -v /integration)
+
+golden: ## compare the golden plans; rewrite them with: go test ./profile -run Golden -update
+	$(GO) test ./profile -run Golden
+
+fuzz: ## run every fuzz target for a few seconds
+	@sh scripts/setup.sh build
+	@sh scripts/fuzz.sh
+
+vet: ## go vet
+	$(GO) vet ./...
+
+fmt: ## fail when a file is not in gofmt's form, and name it
+	@list=$$(gofmt -l .); [ -z "$$list" ] || { printf 'not in the form of gofmt:\n%s\n' "$$list"; exit 1; }
+
+staticcheck: ## staticcheck, with the checks of staticcheck.conf
+	$(GO) run $(STATICCHECK) ./...
+
+lint: ## fmt, vet and staticcheck
+	@sh scripts/setup.sh build
+	@$(MAKE) --no-print-directory fmt vet staticcheck
+
+check: lint race golden fuzz test ## everything that a change must pass
+
+bench: ## compare the launch cost with bubblewrap's, A B A B
+	@sh scripts/setup.sh all
+	@$(MAKE) --no-print-directory build
+	@sh scripts/bench.sh
+
+cover: ## test coverage per function, without the tests of the built binary
+	@sh scripts/setup.sh build
+	$(GO) test -coverprofile=cover.out $$($(GO) list ./... | grep -v /integration)
+	$(GO) tool cover -func=cover.out
+
+install: build ## install under PREFIX (/usr/local as root, else ~/.local)
+	install -D -m 755 bin/wall '$(DESTDIR)$(PREFIX)/bin/wall'
+	@for page in docs/man/*.1; do [ ! -e "$$page" ] || install -D -m 644 "$$page" "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
+	@# util-linux has a program of the same name, which writes to all terminals.
+	@first=$$(command -v wall || echo none); echo "util-linux ships a wall, too (/usr/bin/wall: writes to all terminals)."; \
+	if [ "$$first" = '$(PREFIX)/bin/wall' ]; then echo "The first wall in your PATH is this one: $$first"; \
+	else echo "The first wall in your PATH is NOT this one: $$first"; echo "Put $(PREFIX)/bin before the others in PATH, or write $(PREFIX)/bin/wall."; fi
+
+uninstall: ## remove what install installed
+	rm -f '$(DESTDIR)$(PREFIX)/bin/wall'
+	@for page in docs/man/*.1; do rm -f "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
+
+clean: ## remove what make made here
+	rm -rf bin cover.out .demo-cache
