@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wallsandbox/wall/landlock"
+	"github.com/wallsandbox/wall/nsexec"
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/seccomp"
+)
+
+// doctorTimeout bounds all the trying; each attempt takes milliseconds.
+const doctorTimeout = 30 * time.Second
+
+// A finding is one thing that was tried on this host.
+type finding struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Required bool   `json:"required"` // the built-in profiles do not run without it
+	Detail   string `json:"detail"`
+	Remedy   string `json:"remedy"` // "" when OK
+}
+
+// A diagnosis is what "wall doctor --json" prints.
+type diagnosis struct {
+	Version  int       `json:"version"`
+	Wall     string    `json:"wall"`
+	OK       bool      `json:"ok"` // every required finding is
+	Findings []finding `json:"findings"`
+}
+
+func newDoctor(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor [--json]",
+		Short: "Try what this host can do for wall",
+		Long: `Try every facility of the kernel that wall uses, in a box that is thrown away,
+and say what to do about each that is missing. Nothing is concluded from a version
+or a setting. The exit status is 0 when every wall of the built-in profiles can be
+built, else 1.`,
+		Example: `  wall doctor
+  wall doctor --json`,
+		Args:                  noArgs,
+		DisableFlagsInUseLine: true,
+	}
+	var asJSON bool
+	addSwitch(cmd.Flags(), &asJSON, "json", "print the findings as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), doctorTimeout)
+		defer cancel()
+		d, err := diagnose(ctx)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = d.writeJSON(s.out)
+		} else {
+			err = d.writeText(s.out)
+		}
+		if err == nil && !d.OK {
+			err = exitStatus(1)
+		}
+		return err
+	}
+	return cmd
+}
+
+// diagnose tries everything.
+func diagnose(ctx context.Context) (diagnosis, error) {
+	d := diagnosis{Version: resultVersion, Wall: wallVersion(), OK: true}
+	features, err := nsexec.Probe(ctx)
+	if err != nil {
+		return d, &plan.Error{Op: "cannot try what this host offers", Err: err}
+	}
+	for _, f := range features {
+		d.add(finding{Name: f.Name, OK: f.OK, Required: true, Detail: f.Detail, Remedy: f.Remedy})
+	}
+	abi, err := landlock.ABI()
+	d.add(landlockFinding(abi, err))
+	ok, err := seccomp.Probe()
+	d.add(seccompFinding(ok, err))
+	d.add(customFilterFinding(seccomp.CanCompile))
+	return d, nil
+}
+
+func (d *diagnosis) add(f finding) {
+	if f.OK {
+		f.Remedy = ""
+	} else if f.Required {
+		d.OK = false
+	}
+	d.Findings = append(d.Findings, f)
+}
+
+// landlockFinding judges what landlock.ABI said.
+func landlockFinding(abi int, err error) finding {
+	f := finding{
+		Name: "landlock", Required: true, OK: err == nil && abi >= 1,
+		Remedy: "boot with lsm=landlock in front of the other modules, on Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK; or accept the loss with --if-unavailable degrade",
+	}
+	switch {
+	case err != nil:
+		f.Detail = err.Error()
+	case abi < 1:
+		f.Detail = "the kernel has no Landlock"
+	case abi < 6:
+		f.Detail = fmt.Sprintf("ABI %d; signals and abstract sockets are scoped from ABI 6 (Linux 6.12) on, until then by namespaces alone", abi)
+	default:
+		f.Detail = fmt.Sprintf("ABI %d", abi)
+	}
+	return f
+}
+
+// seccompFinding judges what seccomp.Probe said.
+func seccompFinding(ok bool, err error) finding {
+	f := finding{
+		Name: "seccomp", Required: true, OK: ok && err == nil, Detail: "filters can be installed",
+		Remedy: "use a kernel with CONFIG_SECCOMP_FILTER; in a container, allow seccomp(2) in its own filter",
+	}
+	switch {
+	case err != nil:
+		f.Detail = err.Error()
+	case !ok:
+		f.Detail = "the kernel refuses filters"
+	}
+	return f
+}
+
+// customFilterFinding tells whether --seccomp FILE works in this build.
+func customFilterFinding(can bool) finding {
+	f := finding{
+		Name: "custom seccomp filters", OK: can, Detail: "libseccomp is linked in",
+		Remedy: "build wall with cgo and libseccomp; the built-in filters work without",
+	}
+	if !can {
+		f.Detail = "this wall was built without cgo"
+	}
+	return f
+}
+
+func (d diagnosis) writeJSON(w io.Writer) error {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// writeText prints a table and, below each line that is not well, the remedy.
+func (d diagnosis) writeText(w io.Writer) error {
+	var b strings.Builder
+	width := 0
+	for _, f := range d.Findings {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range d.Findings {
+		mark := "ok"
+		switch {
+		case !f.OK && f.Required:
+			mark = "missing"
+		case !f.OK:
+			mark = "absent"
+		}
+		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.Name, mark, oneLine(f.Detail))
+		if f.Remedy != "" {
+			fmt.Fprintf(&b, "%-*s  remedy: %s\n", width, "", oneLine(f.Remedy))
+		}
+	}
+	if d.OK {
+		b.WriteString("\nEvery wall of the built-in profiles can be built here.\n")
+	} else {
+		b.WriteString("\nSome walls cannot be built here: profiles that ask for them refuse to run.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// ANSI sequences used on a terminal.
+const (
+	ansiRed   = "\x1b[31m"
+	ansiCyan  = "\x1b[36m"
+	ansiReset = "\x1b[0m"
+)
+
+// printError tells a person why wall failed.
+func printError(w *os.File, err error) {
+	text := explain(err)
+	if colours(w) {
+		text = colour(text)
+	}
+	// There is nowhere left to say that the error stream itself is broken.
+	_, _ = io.WriteString(w, text)
+}
+
+// explain is plan.Explain with the program's name in front of every error.
+func explain(err error) string {
+	var b strings.Builder
+	for line := range strings.Lines(plan.Explain(err)) {
+		if !strings.HasPrefix(line, " ") {
+			b.WriteString("wall: ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// colour marks the word "error" and the hints in a text of [explain].
+func colour(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "wall: error: "):
+			line = "wall: " + ansiRed + "error:" + ansiReset + strings.TrimPrefix(line, "wall: error:")
+		case strings.HasPrefix(line, "  hint: "):
+			line = "  " + ansiCyan + "hint:" + ansiReset + strings.TrimPrefix(line, "  hint:")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// colours reports whether f is a terminal that should get colours. NO_COLOR is
+// the convention of https://no-color.org: any non-empty value means no.
+func colours(f *os.File) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(int(f.Fd()))
+}
+
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
+}
+
+// printPlanNotes tells the operator what is lost, and what else there is to
+// know, before the command starts.
+func printPlanNotes(w io.Writer, p plan.Plan) error {
+	var b strings.Builder
+	for _, d := range p.Degraded {
+		b.WriteString("wall: " + degradedLine(d) + "\n")
+	}
+	for _, n := range p.Notices {
+		b.WriteString("wall: notice: " + oneLine(n.Text) + "\n")
+		if !n.Origin.IsZero() {
+			b.WriteString("  at " + oneLine(n.Origin.String()) + "\n")
+		}
+		if n.Hint != "" {
+			b.WriteString("  hint: " + oneLine(n.Hint) + "\n")
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// degradedLine is one lost promise on one line.
+func degradedLine(d plan.Degraded) string {
+	s := "degraded: " + string(d.Wall) + ": " + oneLine(d.Lost)
+	if d.Cause != "" {
+		s += " (" + oneLine(d.Cause) + ")"
+	}
+	return s
+}
+
+// oneLine replaces control characters and bytes that are not UTF-8, so that a
+// hostile file name can neither forge a line nor steer a terminal.
+func oneLine(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				r = '?'
+			}
+		}
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
+			r = '?'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

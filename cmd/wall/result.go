@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/nsexec"
+	"github.com/wallsandbox/wall/plan"
+)
+
+// resultVersion is the version of the form of --json. It goes up when a field
+// changes its meaning or goes away, not when one is added.
+const resultVersion = 1
+
+// How a run ended.
+const (
+	statusExited    = "exited"    // the command ran and ended by itself
+	statusSignalled = "signalled" // the command ran and a signal ended it
+	statusNotRun    = "not-run"   // the command did not run
+)
+
+// A result is what --json FILE writes. "wall help json" publishes it.
+type result struct {
+	Version  int          `json:"version"`
+	Wall     string       `json:"wall"`
+	Profile  string       `json:"profile"`
+	Enforce  plan.Enforce `json:"enforce"`
+	Command  []string     `json:"command"`
+	Status   string       `json:"status"`
+	Exit     int          `json:"exit"`
+	Signal   *string      `json:"signal"`
+	Error    *resultError `json:"error"`
+	Duration float64      `json:"duration_ms"`
+	CPU      float64      `json:"cpu_ms"`
+	MaxRSS   int64        `json:"max_rss_bytes"`
+	Degraded []string     `json:"degraded"`
+	Notices  []string     `json:"notices"`
+}
+
+// A resultError is why the command did not run.
+type resultError struct {
+	Op     string `json:"op"`
+	Cause  string `json:"cause"`
+	Origin string `json:"origin"`
+	Hint   string `json:"hint"`
+}
+
+// newResult tells how a run went. p may be the zero Plan, when there was none;
+// err is what kept the command from running, or nil.
+func newResult(p plan.Plan, command []string, r nsexec.Result, err error) result {
+	out := result{
+		Version:  resultVersion,
+		Wall:     wallVersion(),
+		Profile:  p.Profile,
+		Enforce:  p.Enforce,
+		Command:  command,
+		Degraded: []string{},
+		Notices:  []string{},
+	}
+	if out.Command == nil {
+		out.Command = []string{}
+	}
+	for _, d := range p.Degraded {
+		out.Degraded = append(out.Degraded, strings.TrimPrefix(degradedLine(d), "degraded: "))
+	}
+	for _, n := range p.Notices {
+		out.Notices = append(out.Notices, n.Text)
+	}
+	out.Exit = exitOf(r, err)
+	if err != nil {
+		out.Status = statusNotRun
+		out.Error = newResultError(err)
+		return out
+	}
+	out.Status = statusExited
+	if r.Signal != 0 {
+		out.Status = statusSignalled
+		name := signalName(r.Signal)
+		out.Signal = &name
+	}
+	out.Duration = milliseconds(r.Wall)
+	out.CPU = milliseconds(r.UserTime + r.SysTime)
+	out.MaxRSS = r.MaxRSS
+	return out
+}
+
+// newResultError gives the parts of the first located error in err.
+func newResultError(err error) *resultError {
+	var e *plan.Error
+	if !errors.As(err, &e) {
+		return &resultError{Op: "run the command", Cause: err.Error()}
+	}
+	out := &resultError{Op: e.Op, Origin: e.Origin.String(), Hint: e.Hint}
+	if e.Err != nil {
+		out.Cause = e.Err.Error()
+	}
+	return out
+}
+
+// exitOf is the exit status of wall for a run.
+func exitOf(r nsexec.Result, err error) int {
+	switch {
+	case err != nil:
+		return plan.ExitStatus(err)
+	case r.Signal != 0:
+		return 128 + int(r.Signal)
+	default:
+		return r.ExitCode
+	}
+}
+
+// signalName is "SIGTERM" and the like; "SIG34" for a signal without a name.
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return "SIG" + strconv.Itoa(int(s))
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Round(time.Microsecond)) / float64(time.Millisecond)
+}
+
+// encode is the text of the file: indented JSON and a final newline.
+func (r result) encode() ([]byte, error) {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+// An event is one line of --status-fd.
+type event struct {
+	Event  string       `json:"event"` // "started" or "ended"
+	Status string       `json:"status,omitempty"`
+	Exit   *int         `json:"exit,omitempty"`
+	Signal *string      `json:"signal,omitempty"`
+	Error  *resultError `json:"error,omitempty"`
+}
+
+// ended is the last line of --status-fd.
+func (r result) ended() event {
+	return event{Event: "ended", Status: r.Status, Exit: &r.Exit, Signal: r.Signal, Error: r.Error}
+}

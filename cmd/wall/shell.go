@@ -1,0 +1,55 @@
+package main
+
+import (
+	"path"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+// fallbackShell is there on every POSIX system.
+const fallbackShell = "/bin/sh"
+
+func newShell(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "shell [-p PROFILE] [FLAG...]",
+		Short: "Start a shell in a box",
+		Long: `Start the shell of the account record in a box, or /bin/sh when that shell is
+not visible inside. The default profile is "agent".
+
+The shell gets the terminal as it is, in a session of its own, which has no
+controlling terminal: the shell says that it has no job control, Ctrl-Z stops
+the whole box, and Ctrl-C interrupts the shell.`,
+		Example: `  wall shell
+  wall shell -p gate --home scratch`,
+		Args:                  noArgs,
+		DisableFlagsInUseLine: true,
+	}
+	f := addRunFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+			o.Default = "agent"
+			o.Command = []string{shellOf(h.AccountSh)}
+			p, err := profile.Resolve(h, o)
+			missing := err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err))
+			if missing && o.Command[0] != fallbackShell {
+				o.Command = []string{fallbackShell}
+				return profile.Resolve(h, o)
+			}
+			return p, err
+		}, nil)
+	}
+	return cmd
+}
+
+// shellOf is the shell to try first. An account may have a program as shell that
+// is there to keep people out; inside a box it keeps nobody out.
+func shellOf(sh string) string {
+	if sh == "" || slices.Contains([]string{"nologin", "false", "true"}, path.Base(sh)) {
+		return fallbackShell
+	}
+	return sh
+}
