@@ -7,9 +7,10 @@ VERSION := $(shell sed -n 's/^\#\# \([0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export PATH := $(PATH):/usr/local/go/bin
-# The version comes from the change log, not from git: the same source gives the same bytes, in a work tree or an archive.
+# The commit, "unknown" outside of a git work tree; the same commit gives the same bytes.
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null && { git diff --quiet HEAD 2>/dev/null || echo -dirty; })
 BUILDFLAGS := -trimpath -buildvcs=false -tags netgo,osusergo
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(subst $(subst ,, ),,$(COMMIT))
 
 .PHONY: help setup build build-pure demo test race vet fmt staticcheck lint golden fuzz integration bench check cover install uninstall clean
 
