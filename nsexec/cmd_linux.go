@@ -1,0 +1,496 @@
+package nsexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/scratch"
+)
+
+// A Cmd is one command in one box. Its fields and methods follow os/exec.Cmd;
+// it cannot be used again after Start.
+type Cmd struct {
+	// Plan is what to do. Plan.Stdio is filled in by Start from the streams below.
+	Plan plan.Plan
+
+	// Stdin, Stdout and Stderr are the command's standard streams. Nil is
+	// /dev/null. An *os.File is passed as it is, its flags untouched; anything
+	// else goes through a pipe that Start's goroutines copy.
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+
+	ctx     context.Context
+	mu      sync.Mutex
+	started bool
+	waited  bool
+	pid     int // stage 2, or the command itself with enforce off; a child of this process
+	pidfd   int
+	control int // write end of the life-line, -1 with enforce off
+	status  int // read end of the status pipe, -1 with enforce off
+	scratch *scratch.Dir
+	copies  []chan error
+	result  Result
+	begin   time.Time
+	done    chan struct{}
+}
+
+// A Result is how the command ended.
+type Result struct {
+	Started    bool           // the command was executed
+	ExitCode   int            // 0-255; -1 when it was ended by a signal
+	Signal     syscall.Signal // 0 unless it was ended by a signal
+	CoreDumped bool
+	Killed     bool          // the box was killed as a whole, by Kill, the context, or from outside
+	UserTime   time.Duration // of the box's processes that were waited for
+	SysTime    time.Duration
+	MaxRSS     int64         // bytes, of the largest process
+	Wall       time.Duration // from Start to the end of the box
+}
+
+// Status is the exit status by the shell's convention: the command's own, or
+// 128+n for signal n.
+func (r Result) Status() int {
+	if r.Signal != 0 {
+		return 128 + int(r.Signal)
+	}
+	return r.ExitCode
+}
+
+// An ExitError reports that the command ran and did not exit with status 0.
+type ExitError struct{ Result }
+
+func (e *ExitError) Error() string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("ended by signal %d (%s)", int(e.Signal), e.Signal)
+	}
+	return "exit status " + strconv.Itoa(e.ExitCode)
+}
+
+// Command gives a Cmd for p. The plan must be valid.
+func Command(p plan.Plan) *Cmd { return CommandContext(context.Background(), p) }
+
+// CommandContext is like Command; when ctx is done, the box is killed.
+func CommandContext(ctx context.Context, p plan.Plan) *Cmd {
+	return &Cmd{Plan: p, ctx: ctx, pidfd: -1, control: -1, status: -1}
+}
+
+// Run starts the command and waits for it. See Start and Wait for errors.
+func (c *Cmd) Run() error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Start builds the box and starts the command in it. When it returns nil the command
+// was executed. Otherwise the command did not run and nothing is left behind;
+// the error is a *plan.Error whose chain holds a *StepError when stage 2
+// refused, and plan.ExitStatus gives its exit status.
+func (c *Cmd) Start() (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started {
+		return errors.New("nsexec: already started")
+	}
+	c.started = true
+	c.begin = time.Now()
+	if err := c.ctx.Err(); err != nil {
+		return &plan.Error{Op: "cannot start the command", Err: err}
+	}
+
+	var streams stdio
+	defer func() {
+		streams.closeChild()
+		if err != nil {
+			streams.closeParent()
+			err = errors.Join(err, c.release())
+		}
+	}()
+	if err := streams.open(c); err != nil {
+		return err
+	}
+	c.Plan.Stdio = streams.described
+	if err := c.Plan.Validate(); err != nil {
+		return &plan.Error{Op: "wall bug: the plan is not valid", Err: err, Hint: "please report this"}
+	}
+	if c.Plan.Scratch.Root != "" {
+		if c.scratch, err = scratch.Prepare(c.Plan.Scratch); err != nil {
+			return err
+		}
+	}
+	if c.Plan.Enforce == plan.EnforceOff {
+		err = c.startPlain(&streams)
+	} else {
+		err = c.startBox(&streams)
+	}
+	if err != nil {
+		return err
+	}
+	c.result.Started = true
+	c.copies = streams.copy()
+	c.done = make(chan struct{})
+	if c.ctx.Done() != nil {
+		go func() {
+			select {
+			case <-c.ctx.Done():
+				_ = c.Kill() // nothing to do when it has ended already
+			case <-c.done:
+			}
+		}()
+	}
+	return nil
+}
+
+// startPlain runs the command without any wall, with the plan's environment.
+func (c *Cmd) startPlain(streams *stdio) error {
+	env := make([]string, len(c.Plan.Env))
+	for i, v := range c.Plan.Env {
+		env[i] = v.Name + "=" + v.Value
+	}
+	pid, err := syscall.ForkExec(c.Plan.Command.Path, c.Plan.Command.Argv, &syscall.ProcAttr{
+		Dir:   c.Plan.Command.Dir,
+		Env:   env,
+		Files: c.files(streams),
+		Sys:   &syscall.SysProcAttr{PidFD: &c.pidfd},
+	})
+	if err != nil {
+		return execError(c.Plan.Command.Path, err)
+	}
+	c.pid = pid
+	return nil
+}
+
+// files is the descriptor table of the child: the standard streams, and the kept ones at their
+// own numbers.
+func (c *Cmd) files(streams *stdio) []uintptr {
+	files := []uintptr{uintptr(streams.child[0]), uintptr(streams.child[1]), uintptr(streams.child[2])}
+	for _, fd := range c.Plan.KeepFDs {
+		for len(files) < fd {
+			files = append(files, ^uintptr(0))
+		}
+		files = append(files, uintptr(fd))
+	}
+	return files
+}
+
+var cloneFlags = map[plan.SpaceKind]uintptr{
+	plan.SpaceUser:   unix.CLONE_NEWUSER,
+	plan.SpaceMount:  unix.CLONE_NEWNS,
+	plan.SpacePID:    unix.CLONE_NEWPID,
+	plan.SpaceNet:    unix.CLONE_NEWNET,
+	plan.SpaceIPC:    unix.CLONE_NEWIPC,
+	plan.SpaceUTS:    unix.CLONE_NEWUTS,
+	plan.SpaceCgroup: unix.CLONE_NEWCGROUP,
+}
+
+// startBox starts stage 2, sends it the plan, and waits until the command was
+// executed or a step failed.
+func (c *Cmd) startBox(streams *stdio) error {
+	failed := func(err error) error { return &plan.Error{Op: "cannot start the box", Err: err} }
+	inodes, err := spaceInodes()
+	if err != nil {
+		return failed(err)
+	}
+	body, err := plan.Encode(c.Plan)
+	if err != nil {
+		return failed(err)
+	}
+	ends, err := c.clone(streams)
+	if err != nil {
+		return err
+	}
+	c.status, c.control = ends.status, ends.control
+	// The plan is written only now, so a plan that is cut short tells stage 2
+	// that its launcher died. A broken pipe tells us that stage 2 is gone; the
+	// status then says why.
+	err = writeAll(ends.order, encodeOrder(inodes, body))
+	unix.Close(ends.order)
+	if err != nil && !errors.Is(err, unix.EPIPE) {
+		return failed(err)
+	}
+	return c.awaitStart()
+}
+
+// boxEnds are stage 1's ends of the three pipes to stage 2.
+type boxEnds struct{ order, status, control int }
+
+// clone starts stage 2. Its argument vector and environment say nothing,
+// because /proc shows both.
+func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
+	// The order's read end, the status' write end and the life-line's read
+	// end go to stage 2; all six are close-on-exec.
+	var fds []int
+	closeAll := func(fds ...int) {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+	for range 3 {
+		r, w, err := pipe()
+		if err != nil {
+			closeAll(fds...)
+			return boxEnds{}, &plan.Error{Op: "cannot start the box", Err: err}
+		}
+		fds = append(fds, r, w)
+	}
+	orderR, orderW, statusR, statusW, controlR, controlW := fds[0], fds[1], fds[2], fds[3], fds[4], fds[5]
+	var flags uintptr
+	origin := plan.Origin{}
+	for _, s := range c.Plan.Spaces {
+		flags |= cloneFlags[s.Kind]
+		origin = s.Origin
+	}
+	files := c.files(streams)
+	argv := []string{initName}
+	if len(files) > firstFD {
+		argv = append(argv, strconv.Itoa(len(files)))
+	}
+	files = append(files, uintptr(orderR), uintptr(statusW), uintptr(controlR))
+	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   []string{},
+		Files: files,
+		Sys:   boxAttr(flags, c.Plan.Identity, &c.pidfd),
+	})
+	closeAll(orderR, statusW, controlR)
+	if err != nil {
+		closeAll(orderW, statusR, controlW)
+		return boxEnds{}, &plan.Error{Op: "cannot make new namespaces", Origin: origin, Err: os.NewSyscallError("clone", err), Hint: hintClone(err)}
+	}
+	c.pid = pid
+	return boxEnds{order: orderW, status: statusR, control: controlW}, nil
+}
+
+// boxAttr is how stage 2 is cloned.
+func boxAttr(flags uintptr, id plan.Identity, pidfd *int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags: flags,
+		// One id each, to itself: inside you are the same user.
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: id.UID, HostID: id.UID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: id.GID, HostID: id.GID, Size: 1}},
+		AmbientCaps: buildCaps,
+		Setsid:      true, // a SIGKILL to the caller's process group is not for pid 1
+		PidFD:       pidfd,
+	}
+}
+
+// awaitStart reads the first status message.
+func (c *Cmd) awaitStart() error {
+	stop := context.AfterFunc(c.ctx, func() { _ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) })
+	defer stop()
+	kind, body, err := readMessage(fdReader(c.status))
+	switch {
+	case err == nil && kind == msgStarted:
+		return nil
+	case err == nil && kind == msgFailed:
+		return parseFailure(body)
+	case c.ctx.Err() != nil:
+		return &plan.Error{Op: "cannot start the command", Err: c.ctx.Err()}
+	case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF):
+		return &plan.Error{Op: "cannot start the box", Err: errors.New("stage 2 was killed before the command ran"), Hint: "the host may be out of memory; see the kernel log"}
+	case err == nil:
+		err = fmt.Errorf("unexpected status message %q", kind)
+	}
+	return &plan.Error{Op: "cannot start the box", Err: err}
+}
+
+// Signal sends sig to the command. SIGKILL ends the whole box. It is an error
+// (os.ErrProcessDone) when the command has ended.
+func (c *Cmd) Signal(sig os.Signal) error {
+	s, ok := sig.(syscall.Signal)
+	if !ok || s <= 0 || s > 64 {
+		return fmt.Errorf("nsexec: signal %v cannot be sent", sig)
+	}
+	if s == syscall.SIGKILL {
+		return c.Kill()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.result.Started:
+		return errors.New("nsexec: not started")
+	case c.waited:
+		return os.ErrProcessDone
+	case c.control < 0:
+		return doneError(unix.PidfdSendSignal(c.pidfd, s, nil, 0))
+	}
+	return doneError(writeAll(c.control, []byte{byte(s)}))
+}
+
+// Kill ends the box at once: pid 1 is killed, and with it everything inside.
+func (c *Cmd) Kill() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.result.Started:
+		return errors.New("nsexec: not started")
+	case c.waited:
+		return os.ErrProcessDone
+	}
+	return doneError(unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0))
+}
+
+func doneError(err error) error {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EPIPE) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// Pid is the process id of stage 2 on the host, 0 before Start.
+func (c *Cmd) Pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
+
+// Wait waits until the box has ended and everything inside is gone, removes the scratch
+// directory, and reports the result: nil for exit status 0, *ExitError
+// otherwise, another error when output could not be copied or the scratch
+// directory not be removed. Result is valid afterwards.
+func (c *Cmd) Wait() error {
+	c.mu.Lock()
+	if !c.result.Started || c.done == nil {
+		c.mu.Unlock()
+		return errors.New("nsexec: not started")
+	}
+	if c.waited {
+		c.mu.Unlock()
+		return errors.New("nsexec: Wait was already called")
+	}
+	c.mu.Unlock()
+
+	var err error
+	if c.status >= 0 {
+		err = c.waitBox()
+	} else {
+		err = c.waitPlain()
+	}
+	close(c.done)
+	for _, ch := range c.copies {
+		if cerr := <-ch; cerr != nil && err == nil {
+			err = &plan.Error{Op: "cannot copy a standard stream", Err: cerr}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.result.Wall = time.Since(c.begin)
+	if rerr := c.release(); rerr != nil {
+		err = errors.Join(err, rerr)
+	}
+	if err != nil {
+		return err
+	}
+	if c.result.ExitCode != 0 {
+		return &ExitError{c.result}
+	}
+	return nil
+}
+
+// waitBox reads pid 1's account of how the command ended. Without one, pid 1
+// was killed, and the command with it.
+func (c *Cmd) waitBox() error {
+	kind, body, err := readMessage(fdReader(c.status))
+	if err == nil && kind == msgEnded {
+		e, perr := parseEnded(body)
+		if perr != nil {
+			return perr
+		}
+		c.setStatus(unix.WaitStatus(e.Status))
+		c.result.UserTime = time.Duration(e.UserUS) * time.Microsecond
+		c.result.SysTime = time.Duration(e.SysUS) * time.Microsecond
+		c.result.MaxRSS = e.MaxRSS
+		_, werr := c.wait4()
+		return werr
+	}
+	ws, werr := c.wait4()
+	c.result.Killed = true
+	c.result.ExitCode, c.result.Signal = -1, syscall.SIGKILL
+	if werr == nil && ws.Signaled() {
+		c.result.Signal = ws.Signal()
+	}
+	return werr
+}
+
+func (c *Cmd) waitPlain() error {
+	ws, err := c.wait4()
+	if err != nil {
+		return err
+	}
+	c.setStatus(ws)
+	return nil
+}
+
+// wait4 reaps the child. From then on its pid is not used any more.
+func (c *Cmd) wait4() (unix.WaitStatus, error) {
+	// Wait without reaping first, so that Signal and Kill, which need the mutex,
+	// work meanwhile.
+	var info unix.Siginfo
+	if err := retry(func() error { return unix.Waitid(unix.P_PID, c.pid, &info, unix.WEXITED|unix.WNOWAIT, nil) }); err != nil {
+		return 0, os.NewSyscallError("waitid", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ws unix.WaitStatus
+	var ru unix.Rusage
+	if err := retry(func() error { _, err := unix.Wait4(c.pid, &ws, 0, &ru); return err }); err != nil {
+		return 0, os.NewSyscallError("wait4", err)
+	}
+	c.waited = true
+	if c.status < 0 {
+		c.result.UserTime = time.Duration(ru.Utime.Nano())
+		c.result.SysTime = time.Duration(ru.Stime.Nano())
+		c.result.MaxRSS = ru.Maxrss * 1024
+	}
+	return ws, nil
+}
+
+func (c *Cmd) setStatus(ws unix.WaitStatus) {
+	if ws.Signaled() {
+		c.result.ExitCode, c.result.Signal, c.result.CoreDumped = -1, ws.Signal(), ws.CoreDump()
+		return
+	}
+	c.result.ExitCode = ws.ExitStatus()
+}
+
+// Result is how the command ended; valid after Wait, or Started=false after a
+// failed Start.
+func (c *Cmd) Result() Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.result
+}
+
+// release frees everything that belongs to the run. A box that is still there (a
+// failed Start) is killed first.
+func (c *Cmd) release() error {
+	if c.pid != 0 && !c.waited {
+		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+		var ws unix.WaitStatus
+		_ = retry(func() error { _, err := unix.Wait4(c.pid, &ws, 0, nil); return err })
+		c.waited = true
+	}
+	for _, fd := range []*int{&c.control, &c.status, &c.pidfd} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+	if c.scratch == nil {
+		return nil
+	}
+	d := c.scratch
+	c.scratch = nil
+	return d.Remove()
+}

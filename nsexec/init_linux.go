@@ -1,0 +1,435 @@
+package nsexec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/landlock"
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/seccomp"
+)
+
+// initName is argv[0] of stage 2.
+const initName = "wall-init"
+
+// Main must be the first statement of main in a program that uses this
+// package. In stage 2 it builds the box and never returns; otherwise it returns at
+// once.
+func Main() {
+	if len(os.Args) == 0 || os.Args[0] != initName {
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "probe" {
+		probeMain(os.Args[2])
+	}
+	s := &stage2{base: firstFD}
+	if len(os.Args) == 2 {
+		if n, err := strconv.Atoi(os.Args[1]); err == nil && n >= firstFD {
+			s.base = n
+		}
+	}
+	s.run()
+}
+
+// firstFD is the first descriptor behind the standard streams. Stage 2 has its
+// three pipes at base, base+1 and base+2, where base is firstFD unless the plan
+// keeps descriptors; then it is argv[1].
+const firstFD = 3
+
+// testOnlyStepHook makes a step fail; only the tests of this package set it.
+var testOnlyStepHook func(step string, p *plan.Plan) error
+
+// stage2 is pid 1 of the box.
+type stage2 struct {
+	base     int
+	p        plan.Plan
+	launcher []uint64 // inode numbers of the launcher's namespaces
+
+	ruleset int             // Landlock ruleset, -1 for none
+	filter  seccomp.Program // nil for none
+	command atomic.Int64    // pid of the command once it runs
+}
+
+func (s *stage2) orderFD() int   { return s.base }
+func (s *stage2) statusFD() int  { return s.base + 1 }
+func (s *stage2) controlFD() int { return s.base + 2 }
+
+// run is the checklist of stage 2. It never returns.
+func (s *stage2) run() {
+	// The main goroutine stays on its thread, so that the thread that is
+	// restricted and forks the command is another one.
+	runtime.LockOSThread()
+
+	// First of all: nothing may look into this process, neither through
+	// ptrace(2) nor /proc/1/{mem,environ,exe,fd} nor pidfd_getfd(2). execve
+	// gives the command its own dumpable attribute again.
+	if err := prctl(unix.PR_SET_DUMPABLE, 0, 0); err != nil {
+		s.fail("dumpable", err)
+	}
+	// Inherited descriptors are not close-on-exec. Marked, not closed: some
+	// belong to the Go runtime.
+	if err := unix.CloseRange(firstFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		s.fail("descriptors", &plan.Error{Op: "cannot close inherited descriptors", Err: os.NewSyscallError("close_range", err), Hint: "wall needs Linux 5.11 or newer"})
+	}
+	// The life-line: when the launcher dies, at any moment from here on, the
+	// read ends and so does the box.
+	go s.control()
+
+	s.step("order", s.readOrder)
+	// Needs CAP_SYS_ADMIN over the mount namespace.
+	s.step("mounts", func() error { return buildRoot(&s.p) })
+	// Needs CAP_NET_ADMIN over the network namespace.
+	s.step("loopback", s.loopback)
+	s.step("limits", s.limits)
+	// After the mounts, so that it lies in the new tree.
+	s.step("directory", func() error { return enterDir(&s.p) })
+	// Opens the paths of the rules in the new tree; applied below.
+	s.step("ruleset", s.openRuleset)
+	s.step("filter", s.loadFilter)
+	s.step("signals", s.holdSignals)
+
+	pid := make(chan int)
+	go s.launch(pid)
+	s.reap(<-pid)
+}
+
+// launch restricts its own thread and forks the command from it. What is set
+// here is inherited by the command; pid 1's other threads, the leader among
+// them, stay outside the Landlock domain, because the domain's signal scope
+// then keeps the box from signalling pid 1. They have no capability either.
+func (s *stage2) launch(pid chan<- int) {
+	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+	if unix.Gettid() == unix.Getpid() {
+		go s.launch(pid)
+		select {} // keep the leader busy, so that the other goroutine gets another thread
+	}
+	// The last privileged act. After the mounts and the loopback interface.
+	s.step("privileges", dropPrivileges)
+	// After the mounts, because Landlock forbids changing them.
+	s.step("landlock", s.applyLandlock)
+	// Last, so that the filter need not allow any of the above.
+	s.step("seccomp", s.applyFilter)
+	s.step("self-test", func() error { return selfTest(&s.p, s.launcher) })
+	s.step("execve", func() error {
+		n, err := s.execute()
+		if err == nil {
+			pid <- n
+		}
+		return err
+	})
+}
+
+// step runs one step; a failure is reported to stage 1 and ends the box.
+func (s *stage2) step(name string, f func() error) {
+	if testOnlyStepHook != nil {
+		if err := testOnlyStepHook(name, &s.p); err != nil {
+			s.fail(name, err)
+		}
+	}
+	if err := f(); err != nil {
+		s.fail(name, err)
+	}
+}
+
+func (s *stage2) fail(step string, err error) {
+	// When even this fails, stage 1 sees the end of the pipe, which it
+	// reports as a box that was killed before the command ran.
+	_ = writeAll(s.statusFD(), newFailure(step, err).message())
+	os.Exit(plan.ExitFailed)
+}
+
+func (s *stage2) readOrder() error {
+	b, err := readAll(s.orderFD(), plan.MaxWire+1024)
+	if err != nil {
+		return err
+	}
+	unix.Close(s.orderFD())
+	if s.launcher, s.p, err = decodeOrder(b); err != nil {
+		return err
+	}
+	if err := s.p.Validate(); err != nil {
+		return &plan.Error{Op: "wall bug: the plan is not valid", Err: err, Hint: "please report this"}
+	}
+	return nil
+}
+
+func (s *stage2) loopback() error {
+	for _, sp := range s.p.Spaces {
+		if sp.Kind == plan.SpaceNet {
+			if err := loopbackUp(); err != nil {
+				return &plan.Error{Op: "cannot bring up the loopback interface", Origin: sp.Origin, Err: err, Hint: hintPrivileged(err)}
+			}
+		}
+	}
+	return nil
+}
+
+var limitResource = map[plan.LimitName]int{
+	plan.LimitCore:   unix.RLIMIT_CORE,
+	plan.LimitNoFile: unix.RLIMIT_NOFILE,
+	plan.LimitFSize:  unix.RLIMIT_FSIZE,
+	plan.LimitNProc:  unix.RLIMIT_NPROC,
+}
+
+func (s *stage2) limits() error {
+	for _, l := range s.p.Limits {
+		var old syscall.Rlimit
+		resource := limitResource[l.Name]
+		if err := syscall.Getrlimit(resource, &old); err != nil {
+			return &plan.Error{Op: "cannot read limit " + string(l.Name), Origin: l.Origin, Err: err}
+		}
+		// Only lowered: raising a hard limit needs a capability over the host.
+		v := min(l.Value, old.Max)
+		// syscall.Setrlimit and not x/sys/unix: it keeps os/exec from
+		// restoring the number of open files that the Go runtime found.
+		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: v, Max: v}); err != nil {
+			return &plan.Error{Op: "cannot set limit " + string(l.Name), Origin: l.Origin, Err: err}
+		}
+	}
+	return nil
+}
+
+func (s *stage2) openRuleset() error {
+	s.ruleset = -1
+	if s.p.Landlock.ABI == 0 {
+		return nil
+	}
+	rs, err := landlock.Compile(s.p.Landlock, landlock.Options{Stdio: s.p.Stdio, ReadDir: landlock.ReadDir, ListAncestors: true})
+	if err != nil {
+		return err
+	}
+	s.ruleset, err = rs.Open()
+	return err
+}
+
+func (s *stage2) loadFilter() (err error) {
+	switch {
+	case len(s.p.Seccomp.Program) > 0:
+		s.filter, err = seccomp.FromBytes(s.p.Seccomp.Program)
+	case s.p.Seccomp.Profile != "":
+		s.filter, err = seccomp.Builtin(s.p.Seccomp.Profile, runtime.GOARCH)
+	}
+	if err != nil {
+		return &plan.Error{Op: "cannot load the system call filter " + s.p.Seccomp.Profile, Origin: s.p.Seccomp.Origin, Err: err}
+	}
+	return nil
+}
+
+// holdSignals keeps signals sent from inside from ending pid 1: the Go runtime
+// installs handlers that would, which lifts the kernel's protection of pid 1
+// (kill(2), NOTES; pid_namespaces(7)). Handled signals are reset to the default in the command; those that the
+// caller ignores stay ignored.
+func (s *stage2) holdSignals() error {
+	var all []os.Signal
+	for n := syscall.Signal(1); n < 65; n++ {
+		switch n {
+		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG:
+			continue // cannot be caught; the runtime's own use
+		case syscall.SIGHUP, syscall.SIGINT:
+			if signal.Ignored(n) {
+				continue
+			}
+		}
+		all = append(all, n)
+	}
+	signal.Notify(make(chan os.Signal), all...)
+	return nil
+}
+
+func (s *stage2) applyLandlock() error {
+	if s.ruleset < 0 {
+		return nil
+	}
+	defer unix.Close(s.ruleset)
+	if err := landlock.RestrictThread(s.ruleset); err != nil {
+		return &plan.Error{Op: "cannot apply Landlock", Err: err}
+	}
+	return nil
+}
+
+func (s *stage2) applyFilter() error {
+	if s.filter == nil {
+		return nil
+	}
+	if err := seccomp.Install(s.filter); err != nil {
+		return &plan.Error{Op: "cannot install the system call filter " + s.p.Seccomp.Profile, Origin: s.p.Seccomp.Origin, Err: err}
+	}
+	return nil
+}
+
+// execute starts the command in a session and process group of its own: kill(0)
+// and PRIO_PGRP would reach group members outside the pid namespace otherwise.
+// The environment is handed over here and nowhere earlier.
+func (s *stage2) execute() (int, error) {
+	files := []uintptr{0, 1, 2}
+	for _, fd := range s.p.KeepFDs {
+		for len(files) < fd {
+			files = append(files, ^uintptr(0))
+		}
+		files = append(files, uintptr(fd))
+	}
+	env := make([]string, len(s.p.Env))
+	for i, v := range s.p.Env {
+		env[i] = v.Name + "=" + v.Value
+	}
+	pid, err := syscall.ForkExec(s.p.Command.Path, s.p.Command.Argv, &syscall.ProcAttr{
+		Env:   env,
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err == nil {
+		return pid, nil
+	}
+	return 0, execError(s.p.Command.Path, err)
+}
+
+// execError tells why execve(2) or the fork before it was refused.
+func execError(name string, err error) error {
+	e := &plan.Error{Op: "cannot execute " + name, Err: err, Exit: plan.ExitNotExecutable}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		e.Exit = plan.ExitNotFound
+		e.Hint = "it exists outside but not inside the box: make it visible with --ro, or choose --view host"
+		var st unix.Stat_t
+		if unix.Stat(name, &st) == nil {
+			e.Exit = plan.ExitNotExecutable
+			e.Hint = "the interpreter or dynamic loader it names is not there inside the box"
+		}
+	case errors.Is(err, unix.EACCES):
+		e.Hint = "it has no permission to be executed, or lies on a file system mounted noexec"
+	case errors.Is(err, unix.ENOEXEC):
+		e.Hint = "it is no program for this machine; a script needs a first line such as #!/bin/sh"
+	case errors.Is(err, unix.E2BIG):
+		e.Hint = "arguments and environment are larger than the kernel takes (one argument: 128 KiB; all: a quarter of the stack limit)"
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		e.Exit = plan.ExitFailed
+		e.Hint = "the process or memory limit is reached"
+	}
+	return e
+}
+
+// control is the life-line and the way signals come in: one byte each, the
+// signal's number. The end of the pipe ends the box.
+func (s *stage2) control() {
+	buf := make([]byte, 64)
+	for {
+		var n int
+		err := retry(func() (err error) { n, err = unix.Read(s.controlFD(), buf); return err })
+		if err != nil || n == 0 {
+			os.Exit(plan.ExitFailed)
+		}
+		for _, b := range buf[:n] {
+			s.deliver(syscall.Signal(b))
+		}
+	}
+}
+
+// deliver sends a signal to the command. Those that a terminal sends to the
+// whole foreground process group go to the command's group.
+func (s *stage2) deliver(sig syscall.Signal) {
+	pid := int(s.command.Load())
+	if pid == 0 {
+		return
+	}
+	switch sig {
+	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH:
+		if unix.Kill(-pid, sig) == nil {
+			return
+		}
+	}
+	_ = unix.Kill(pid, sig) // it may have ended already
+}
+
+// reap waits for the command and for every orphan that becomes a child of pid
+// 1, reports the command's end, and exits, at which the kernel kills what is left
+// (pid_namespaces(7)).
+func (s *stage2) reap(pid int) {
+	s.command.Store(int64(pid))
+	// pid 1 lets go of the caller's streams, so that only the command holds them.
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup3(null, fd, 0)
+		}
+	}
+	for _, fd := range s.p.KeepFDs {
+		unix.Close(fd)
+	}
+	if err := writeAll(s.statusFD(), message(msgStarted, nil)); err != nil {
+		os.Exit(plan.ExitFailed) // the launcher is gone
+	}
+	for {
+		var ws unix.WaitStatus
+		n, err := unix.Wait4(-1, &ws, 0, nil)
+		switch {
+		case err == unix.EINTR || (err == nil && n != pid):
+			continue
+		case err != nil:
+			os.Exit(plan.ExitFailed)
+		}
+		var ru unix.Rusage
+		_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &ru) // zero where the kernel refuses
+		e := ended{
+			Status: int64(ws),
+			UserUS: ru.Utime.Nano() / 1000,
+			SysUS:  ru.Stime.Nano() / 1000,
+			MaxRSS: ru.Maxrss * 1024,
+		}
+		_ = writeAll(s.statusFD(), message(msgEnded, e.append(nil)))
+		os.Exit(0)
+	}
+}
+
+// probeMain is stage 2 of [Probe]: it tries one facility in the namespaces it
+// was started in and tells the errno by its exit status.
+func probeMain(what string) {
+	err := func() error {
+		if what == "none" {
+			return nil
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		switch what {
+		case "mounts":
+			root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			tree, err := cloneTree(root)
+			if err != nil {
+				return err
+			}
+			if err := setAttr(tree, true, attrsRead); err != nil {
+				return err
+			}
+			at, err := unix.Open(attachPoint, unix.O_PATH|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			return attach(tree, at)
+		case "loopback":
+			return loopbackUp()
+		case "tmpfs", "proc", "sysfs", "devpts", "mqueue":
+			_, err := newFS(what, attrsRead)
+			return err
+		}
+		return fmt.Errorf("unknown probe %q", path.Base(what))
+	}()
+	if err == nil {
+		os.Exit(0)
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) && errno > 0 && errno < 126 {
+		os.Exit(int(errno))
+	}
+	os.Exit(126)
+}

@@ -1,0 +1,210 @@
+package nsexec
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// stdio is the three standard streams of one run.
+type stdio struct {
+	described []plan.Stdio
+	child     [3]int // descriptors that the child gets
+	owned     []int  // ours, to be closed once the child has them
+	jobs      []copyJob
+}
+
+// A copyJob carries bytes between the caller and a pipe.
+type copyJob struct {
+	reader io.Reader // the caller's, for stdin
+	writer io.Writer // the caller's, for stdout and stderr
+	pipe   int       // our end
+}
+
+// open prepares the streams of c. Where the plan has no Landlock, a regular
+// file is copied through a pipe instead of being passed: the command could
+// reopen it through /proc/self/fd with more access than the descriptor has.
+func (s *stdio) open(c *Cmd) error {
+	s.described = nil
+	for i, stream := range []any{c.Stdin, c.Stdout, c.Stderr} {
+		if i == 2 && stream != nil && stream == any(c.Stdout) && isComparableFile(stream) {
+			// The same file on both: the same descriptor, in order.
+			s.child[2] = s.child[1]
+			d := s.described[1]
+			d.FD = 2
+			s.described = append(s.described, d)
+			continue
+		}
+		if stream == nil {
+			fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return &plan.Error{Op: "cannot open /dev/null", Err: err}
+			}
+			s.child[i] = fd
+			s.owned = append(s.owned, fd)
+			s.described = append(s.described, plan.Stdio{FD: i, Kind: plan.StdioNull, Read: true, Write: true})
+			continue
+		}
+		if f, ok := stream.(*os.File); ok {
+			d, fd, err := s.file(i, f)
+			if err != nil {
+				return err
+			}
+			if d.Kind != plan.StdioFile || c.Plan.Landlock.ABI > 0 || c.Plan.Enforce == plan.EnforceOff {
+				s.child[i] = fd
+				s.described = append(s.described, d)
+				continue
+			}
+		}
+		r, w, err := pipe()
+		if err != nil {
+			return &plan.Error{Op: "cannot make a pipe for descriptor " + strconv.Itoa(i), Err: err}
+		}
+		d := plan.Stdio{FD: i, Kind: plan.StdioPipe, Read: i == 0, Write: i != 0}
+		s.described = append(s.described, d)
+		if i == 0 {
+			s.child[0] = r
+			s.owned = append(s.owned, r)
+			s.jobs = append(s.jobs, copyJob{reader: c.Stdin, pipe: w})
+			continue
+		}
+		s.child[i] = w
+		s.owned = append(s.owned, w)
+		s.jobs = append(s.jobs, copyJob{writer: stream.(io.Writer), pipe: r})
+	}
+	return nil
+}
+
+// isComparableFile reports whether the stream is a file, whose identity can be compared.
+func isComparableFile(stream any) bool {
+	_, ok := stream.(*os.File)
+	return ok
+}
+
+// file gives the descriptor behind f without changing its flags, as
+// (*os.File).Fd would, and describes it.
+func (s *stdio) file(i int, f *os.File) (plan.Stdio, int, error) {
+	fd := -1
+	rc, err := f.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(n uintptr) { fd = int(n) })
+	}
+	if err != nil {
+		return plan.Stdio{}, -1, &plan.Error{Op: "cannot use descriptor " + strconv.Itoa(i), Err: err}
+	}
+	d, err := Describe(fd)
+	d.FD = i
+	return d, fd, err
+}
+
+// Describe says what the open descriptor fd refers to, and refuses what must
+// not enter a box: directories, block devices, O_PATH descriptors, and
+// character devices other than terminals and the harmless ones of mem(4). A descriptor that is not open
+// is StdioClosed.
+func Describe(fd int) (plan.Stdio, error) {
+	d := plan.Stdio{FD: fd}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err == unix.EBADF {
+		d.Kind = plan.StdioClosed
+		return d, nil
+	}
+	refuse := func(what string) (plan.Stdio, error) {
+		return d, &plan.Error{
+			Op:   fmt.Sprintf("cannot pass descriptor %d into the box", fd),
+			Err:  fmt.Errorf("it is %s", what),
+			Hint: "redirect it to a file, a pipe or /dev/null",
+		}
+	}
+	if err != nil {
+		return refuse("unreadable: " + err.Error())
+	}
+	if flags&unix.O_PATH != 0 {
+		return refuse("an O_PATH descriptor, which opens what lies behind it")
+	}
+	switch flags & unix.O_ACCMODE {
+	case unix.O_RDONLY:
+		d.Read = true
+	case unix.O_WRONLY:
+		d.Write = true
+	default:
+		d.Read, d.Write = true, true
+	}
+	st, err := fstat(fd)
+	if err != nil {
+		return refuse("unreadable: " + err.Error())
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFIFO:
+		d.Kind = plan.StdioPipe
+	case unix.S_IFSOCK:
+		d.Kind = plan.StdioSocket
+	case unix.S_IFREG:
+		d.Kind = plan.StdioFile
+	case unix.S_IFDIR:
+		return refuse("a directory, which opens what lies below it")
+	case unix.S_IFBLK:
+		return refuse("a block device")
+	case unix.S_IFCHR:
+		const memMajor = 1 // null 3, zero 5, full 7, random 8, urandom 9 (mem(4))
+		minor := unix.Minor(st.Rdev)
+		switch {
+		case unix.Major(st.Rdev) == memMajor && (minor == 3 || minor == 5 || minor == 7 || minor == 8 || minor == 9):
+			d.Kind = plan.StdioNull
+		default:
+			if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
+				return refuse("a device")
+			}
+			d.Kind = plan.StdioTTY
+		}
+	default:
+		d.Kind = plan.StdioOther
+	}
+	return d, nil
+}
+
+// closeChild closes our copies of what the child has.
+func (s *stdio) closeChild() {
+	for _, fd := range s.owned {
+		unix.Close(fd)
+	}
+	s.owned = nil
+}
+
+// closeParent closes our ends of pipes that will not be used.
+func (s *stdio) closeParent() {
+	for _, j := range s.jobs {
+		unix.Close(j.pipe)
+	}
+	s.jobs = nil
+}
+
+// copy starts the copying. Output ends when the box has ended, since nothing
+// outside holds the write ends. The copy of input may outlive the command, blocked in a read of the
+// caller's; nobody waits for it.
+func (s *stdio) copy() []chan error {
+	var chans []chan error
+	for _, j := range s.jobs {
+		f := os.NewFile(uintptr(j.pipe), "pipe")
+		if j.reader != nil {
+			go func() {
+				_, _ = io.Copy(f, j.reader) // the command need not read its input
+				f.Close()
+			}()
+			continue
+		}
+		ch := make(chan error, 1)
+		chans = append(chans, ch)
+		go func() {
+			_, err := io.Copy(j.writer, f)
+			f.Close()
+			ch <- err
+		}()
+	}
+	s.jobs = nil
+	return chans
+}

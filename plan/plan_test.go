@@ -1,0 +1,373 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const sentinel = "sentinel-value-that-must-not-show"
+
+// sample is a valid plan in which every field is set.
+func sample() Plan {
+	o := Origin{File: "gate.toml", Line: 3, Column: 5, Text: `hide = ["~/.ssh"]`}
+	return Plan{
+		Version:  Version,
+		Profile:  "gate",
+		Enforce:  EnforceFSNet,
+		Command:  Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo \xff", ""}, Dir: "/srv/a b"},
+		Identity: Identity{UID: 1000, GID: 1001},
+		Scratch: Scratch{
+			Root: "/tmp/wall-1000", ID: "0123abcd", Keep: true,
+			Dirs:         []ScratchDir{{"home", 0o700}, {"tmp", 0o1777}},
+			Placeholders: []Placeholder{{Path: "/srv/a b/.git/commondir", Type: TypeFile, Content: ".\n", Origin: o}},
+			Seeds:        []Seed{{Source: "/home/u/.codex/auth.json", Target: "home/.codex/auth.json", Origin: o}},
+		},
+		Spaces: []Space{{SpaceUser, o}, {SpaceMount, o}, {SpacePID, o}, {SpaceIPC, o}, {SpaceNet, o}},
+		Mounts: []Mount{
+			{Op: OpHostRoot, Target: "/", Origin: o},
+			{Op: OpBind, Target: "/srv/a b", Source: "/srv/a b", Access: AccessWrite, Type: TypeDir, MakeAs: TypeDir, Optional: true, Origin: o},
+			{Op: OpTmpfs, Target: "/run", Mode: 0o755, Size: 1 << 20, Origin: o},
+			{Op: OpScratch, Target: "/tmp", Source: "tmp", Origin: o},
+			{Op: OpCover, Target: "/home/u/.ssh", Type: TypeDir, Origin: o},
+			{Op: OpProtect, Target: "/srv/a b/.git/config", Type: TypeFile, Origin: o},
+			{Op: OpSymlink, Target: "/dev/fd", Source: "/proc/self/fd", Origin: o},
+		},
+		Limits: []Limit{{LimitCore, 0, o}},
+		Landlock: Landlock{
+			ABI: 7, Stdio: true, Network: true, Signals: true, Abstract: true,
+			Rules: []PathRule{{Path: "/", Access: AccessRead, Except: []string{"/home/u/.ssh"}, Optional: true, Origin: o}},
+			Ports: []PortRule{{PortConnectTCP, 443, o}},
+		},
+		Seccomp:  Seccomp{Profile: "custom.json", Program: make([]byte, 16), Origin: o},
+		Stdio:    []Stdio{{0, StdioNull, true, true}, {1, StdioPipe, false, true}, {2, StdioFile, false, true}},
+		KeepFDs:  []int{3, 7},
+		Checks:   []Check{{CheckUnreadable, "/home/u/.ssh", o}, {CheckNoCaps, "", o}},
+		Env:      []EnvVar{{"A", sentinel + "\xfe", "set", o}, {"PATH", sentinel, "base: always", o}},
+		Dropped:  []EnvDrop{{"GH_TOKEN", "deny *_TOKEN"}},
+		Degraded: []Degraded{{WallLandlock, "a mount mistake is not caught", "Landlock is missing", o}},
+		Notices:  []Notice{{"the workspace is a worktree", "use --rw", o}},
+	}
+}
+
+func TestSampleSetsEveryField(t *testing.T) {
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				walk(v.Field(i), path+"."+v.Type().Field(i).Name)
+			}
+		case reflect.Slice:
+			if v.Len() == 0 {
+				t.Errorf("%s is empty in the sample", path)
+			}
+		}
+	}
+	walk(reflect.ValueOf(sample()), "Plan")
+}
+
+func TestEncodeDecode(t *testing.T) {
+	p := sample()
+	b, err := Encode(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, p) {
+		t.Errorf("Decode(Encode(p)) = %+v, want %+v", got, p)
+	}
+	for n := range len(b) {
+		if _, err := Decode(b[:n]); err == nil {
+			t.Fatalf("a plan cut to %d of %d bytes was accepted", n, len(b))
+		}
+	}
+	if _, err := Decode(append(b, 0)); err == nil {
+		t.Error("a trailing byte was accepted")
+	}
+	other := bytes.Clone(b)
+	other[len(wireMagic)]++
+	if _, err := Decode(other); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("another version: %v", err)
+	}
+	other = bytes.Clone(b)
+	other[len(wireMagic)+4]++
+	if _, err := Decode(other); err == nil || !strings.Contains(err.Error(), "another build") {
+		t.Errorf("another shape: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	b, _ := Encode(sample())
+	f.Add(b)
+	small, _ := Encode(Plan{Version: Version})
+	f.Add(small)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := Encode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(again, b) {
+			t.Fatal("Encode does not invert Decode")
+		}
+	})
+}
+
+func TestSampleIsValid(t *testing.T) {
+	if err := sample().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(*Plan)
+		want string
+	}{
+		{"version", func(p *Plan) { p.Version = 2 }, "version 2"},
+		{"enforce", func(p *Plan) { p.Enforce = "most" }, `enforce "most"`},
+		{"relative command", func(p *Plan) { p.Command.Path = "sh" }, "not an absolute clean path"},
+		{"unclean dir", func(p *Plan) { p.Command.Dir = "/srv/../etc" }, "not an absolute clean path"},
+		{"empty argv", func(p *Plan) { p.Command.Argv = nil }, "argv is empty"},
+		{"NUL in argv", func(p *Plan) { p.Command.Argv = []string{"a\x00b"} }, "NUL"},
+		{"negative uid", func(p *Plan) { p.Identity.UID = -1 }, "identity"},
+		{"no user namespace", func(p *Plan) { p.Spaces = p.Spaces[1:] }, "first namespace"},
+		{"no pid namespace", func(p *Plan) { p.Spaces = []Space{p.Spaces[0], p.Spaces[1], p.Spaces[3]} }, "without a pid namespace"},
+		{"namespace twice", func(p *Plan) { p.Spaces = append(p.Spaces, p.Spaces[0]) }, "twice"},
+		{"odd namespace", func(p *Plan) { p.Spaces = append(p.Spaces, Space{Kind: "time"}) }, `namespace "time"`},
+		{"off with mounts", func(p *Plan) { p.Enforce = EnforceOff }, "enforce off with"},
+		{"no mounts", func(p *Plan) { p.Mounts = nil }, "without mounts"},
+		{"two roots", func(p *Plan) { p.Mounts[1] = p.Mounts[0] }, "the root comes first"},
+		{"root elsewhere", func(p *Plan) { p.Mounts[0].Target = "/mnt" }, "host-root at"},
+		{"bind without access", func(p *Plan) { p.Mounts[1].Access = AccessNone }, "has access"},
+		{"bind without type", func(p *Plan) { p.Mounts[1].Type = "" }, "has type"},
+		{"bind with relative source", func(p *Plan) { p.Mounts[1].Source = "srv" }, "bind source"},
+		{"access on a tmpfs", func(p *Plan) { p.Mounts[2].Access = AccessWrite }, "has access"},
+		{"unknown scratch directory", func(p *Plan) { p.Mounts[3].Source = "cache" }, "not in the scratch directory"},
+		{"device elsewhere", func(p *Plan) {
+			p.Mounts[1] = Mount{Op: OpDevice, Target: "/dev/null", Source: "/srv/null", Type: TypeFile}
+		}, "not below /dev"},
+		{"cover of the working directory", func(p *Plan) { p.Mounts[4].Target = "/srv" }, "hides the working directory"},
+		{"cover of a link", func(p *Plan) { p.Mounts[4].Type = TypeSymlink }, "has type"},
+		{"pin of a link", func(p *Plan) { p.Mounts[5].Op, p.Mounts[5].Type = OpPin, TypeSymlink }, "has type"},
+		{"empty link", func(p *Plan) { p.Mounts[6].Source = "" }, "symbolic link"},
+		{"unknown operation", func(p *Plan) { p.Mounts[5].Op = "magic" }, `mount operation "magic"`},
+		{"mount point of odd type", func(p *Plan) { p.Mounts[1].MakeAs = TypeSymlink }, "makes a mount point"},
+		{"scratch id", func(p *Plan) { p.Scratch.ID = "../x" }, "lower-case hex"},
+		{"scratch directory", func(p *Plan) { p.Scratch.Dirs[0].Name = ".." }, "one path element"},
+		{"scratch without root", func(p *Plan) { p.Scratch.Root = "" }, "without a root"},
+		{"placeholder type", func(p *Plan) { p.Scratch.Placeholders[0].Type = TypeSymlink }, "placeholder"},
+		{"placeholder directory with content", func(p *Plan) { p.Scratch.Placeholders[0].Type = TypeDir }, "placeholder"},
+		{"seed target", func(p *Plan) { p.Scratch.Seeds[0].Target = "../x" }, "seed target"},
+		{"limit", func(p *Plan) { p.Limits[0].Name = "luck" }, `limit "luck"`},
+		{"landlock abi", func(p *Plan) { p.Landlock.ABI = -1 }, "landlock abi"},
+		{"landlock access", func(p *Plan) { p.Landlock.Rules[0].Access = "all" }, "has access"},
+		{"landlock exception elsewhere", func(p *Plan) { p.Landlock.Rules[0].Path = "/usr" }, "not below"},
+		{"landlock exceptions unsorted", func(p *Plan) { p.Landlock.Rules[0].Except = []string{"/b", "/a"} }, "not sorted"},
+		{"port", func(p *Plan) { p.Landlock.Ports[0].Port = 65536 }, "port 65536"},
+		{"port operation", func(p *Plan) { p.Landlock.Ports[0].Op = "sctp" }, "port rule"},
+		{"filter of odd size", func(p *Plan) { p.Seccomp.Program = make([]byte, 9) }, "seccomp program"},
+		{"filter without a name", func(p *Plan) { p.Seccomp.Profile = "" }, "seccomp program"},
+		{"two streams", func(p *Plan) { p.Stdio = p.Stdio[:2] }, "2 standard streams"},
+		{"stream order", func(p *Plan) { p.Stdio[0].FD = 1 }, "describes descriptor"},
+		{"stream kind", func(p *Plan) { p.Stdio[0].Kind = "directory" }, `is "directory"`},
+		{"kept standard stream", func(p *Plan) { p.KeepFDs = []int{2} }, "kept descriptors"},
+		{"kept descriptors unsorted", func(p *Plan) { p.KeepFDs = []int{7, 3} }, "kept descriptors"},
+		{"self-test", func(p *Plan) { p.Checks[0].Op = "luck" }, "self-test"},
+		{"self-test path", func(p *Plan) { p.Checks[0].Path = "" }, "self-test path"},
+		{"variable name", func(p *Plan) { p.Env[0].Name = "A=B" }, "variable name"},
+		{"variable value", func(p *Plan) { p.Env[0].Value = sentinel + "\x00" }, `"A" holds a NUL`},
+		{"variables unsorted", func(p *Plan) { p.Env[0].Name = "Z" }, "not sorted"},
+		{"variables twice", func(p *Plan) { p.Env[0].Name = "PATH" }, "not sorted and unique"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := sample()
+			tt.edit(&p)
+			err := p.Validate()
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %q does not contain %q", err, tt.want)
+			}
+			if strings.Contains(err.Error(), sentinel) {
+				t.Errorf("error %q holds the value of a variable", err)
+			}
+		})
+	}
+}
+
+// A field that is not printed could change without a reviewer seeing it.
+func TestPrintShowsEveryField(t *testing.T) {
+	hidden := map[string]string{
+		"Plan.Env.Value":       "redacted",
+		"Plan.Seccomp.Program": "its size is printed",
+	}
+	base := text(t, sample())
+	var walk func(get func(*Plan) reflect.Value, path string)
+	walk = func(get func(*Plan) reflect.Value, path string) {
+		p := sample()
+		v := get(&p)
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				walk(func(p *Plan) reflect.Value { return get(p).Field(i) }, path+"."+v.Type().Field(i).Name)
+			}
+			return
+		case reflect.Slice:
+			if v.Type().Elem().Kind() != reflect.Uint8 {
+				for i := range v.Len() {
+					walk(func(p *Plan) reflect.Value { return get(p).Index(i) }, path)
+				}
+				return
+			}
+			v.SetBytes(make([]byte, v.Len()+8))
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Int:
+			v.SetInt(v.Int() + 1)
+		case reflect.Uint32, reflect.Uint64:
+			v.SetUint(v.Uint() + 1)
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		}
+		if _, ok := hidden[path]; ok && path != "Plan.Seccomp.Program" {
+			return
+		}
+		if text(t, p) == base {
+			t.Errorf("a change of %s does not show", path)
+		}
+	}
+	walk(func(p *Plan) reflect.Value { return reflect.ValueOf(p).Elem() }, "Plan")
+}
+
+func text(t *testing.T, p Plan) string {
+	t.Helper()
+	var b strings.Builder
+	if err := p.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestFormsForPeopleRedact(t *testing.T) {
+	p := sample()
+	j, err := p.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]string{"text": text(t, p), "JSON": string(j), "%+v of Redact": fmt.Sprintf("%+v", p.Redact())} {
+		if strings.Contains(s, sentinel) {
+			t.Errorf("the %s form holds the value of a variable", name)
+		}
+		if !strings.Contains(s, "PATH") {
+			t.Errorf("the %s form does not hold the name of a variable", name)
+		}
+	}
+	if p.Env[0].Value != sentinel+"\xfe" {
+		t.Error("Redact changed its receiver")
+	}
+	if !bytes.Contains(j, []byte(`"keepFDs"`)) || bytes.Contains(j, []byte(": null")) {
+		t.Errorf("JSON names or nulls: %s", j)
+	}
+}
+
+func TestPrintKeepsLinesWhole(t *testing.T) {
+	p := sample()
+	p.Command.Dir = "/srv/a\nmounts 0\x1b[2J"
+	p.Command.Argv = []string{"a\nb"}
+	p.Mounts[1].Origin.Text = "evil\ntext\x1b"
+	s := text(t, p)
+	if strings.Contains(s, "\x1b") || strings.Contains(s, "\nmounts 0") || strings.Contains(s, "\nb") || strings.Contains(s, "\ntext") {
+		t.Errorf("a string broke its line:\n%s", s)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	err := errors.Join(
+		&Error{
+			Op:     "cannot make /srv/data writable inside",
+			Origin: Origin{File: ".wall/build.toml", Line: 14, Text: `{ path = "/srv/data", access = "write" }`},
+			Hint:   "create the directory",
+			Err:    fs.ErrNotExist,
+		},
+		fmt.Errorf("outer: %w", &Error{Op: "inner", Origin: Origin{Text: "--rw \x1b[31mx"}}),
+	)
+	want := `error: cannot make /srv/data writable inside: file does not exist
+  at .wall/build.toml:14: { path = "/srv/data", access = "write" }
+  hint: create the directory
+error: outer: inner
+  at --rw ?[31mx
+`
+	if got := Explain(err); got != want {
+		t.Errorf("Explain:\n%s\nwant:\n%s", got, want)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the cause is lost")
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	tests := []struct {
+		err  error
+		want int
+	}{
+		{errors.New("x"), 125},
+		{&Error{Op: "x"}, 125},
+		{&Error{Op: "x", Exit: ExitNotFound}, 127},
+		{&Error{Op: "x", Err: &Error{Op: "y", Exit: ExitNotExecutable}}, 126},
+		{fmt.Errorf("z: %w", &Error{Op: "x", Exit: ExitNotFound}), 127},
+	}
+	for _, tt := range tests {
+		if got := ExitStatus(tt.err); got != tt.want {
+			t.Errorf("ExitStatus(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestUnsupportedError(t *testing.T) {
+	err := fmt.Errorf("x: %w", &UnsupportedError{Feature: "Landlock", Need: "ABI 2", Have: "ABI 1"})
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Error("does not match errors.ErrUnsupported")
+	}
+	if want := "x: Landlock is not available: needs ABI 2, this host has ABI 1"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func TestScratchPath(t *testing.T) {
+	for _, tt := range []struct{ root, want string }{{"", ""}, {"/", "/wall-a"}, {"/tmp/w", "/tmp/w/wall-a"}} {
+		if got := (Scratch{Root: tt.root, ID: "a"}).Path(); got != tt.want {
+			t.Errorf("root %q: %q, want %q", tt.root, got, tt.want)
+		}
+	}
+}
+
+func BenchmarkWire(b *testing.B) {
+	p := sample()
+	for range 150 {
+		p.Mounts = append(p.Mounts, p.Mounts[1])
+	}
+	for b.Loop() {
+		w, err := Encode(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := Decode(w); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
