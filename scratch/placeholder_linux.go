@@ -1,0 +1,329 @@
+package scratch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"github.com/wallsandbox/wall/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Placeholders are shared by all runs of a root, and that matters for safety:
+// when a name that is a mount point in some other mount namespace is removed,
+// the kernel detaches that mount. If run A made .git/hooks, and run B started
+// meanwhile and protects the directory it found there, A must not remove it
+// before B has ended. So a run that ends while others live hands its
+// placeholders to one of them; the last one removes them.
+//
+// Live is who holds the lock of its directory and still has a record. Making,
+// handing over and removing happen under a lock on the root, held for
+// moments.
+
+// makePlaceholders makes what the plan lists, recording each before and after.
+func (d *Dir) makePlaceholders(list []plan.Placeholder) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := lock(d.root.fd); err != nil {
+		return &plan.Error{Op: "cannot prepare protected names", Err: fmt.Errorf("%s: %w", d.root.path, err), Hint: "another wall process is stuck; end it and run again"}
+	}
+	defer unix.Flock(d.root.fd, unix.LOCK_UN)
+	record, err := openat2(d.fd, recordName, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH)
+	if err != nil {
+		return fmt.Errorf("open the record of placeholders: %w", err)
+	}
+	defer unix.Close(record)
+	for _, p := range list {
+		if err := d.makePlaceholder(record, p); err != nil {
+			return &plan.Error{Op: "cannot protect " + p.Path + ", which does not exist yet", Origin: p.Origin, Err: err, Hint: placeholderHint(err)}
+		}
+	}
+	return nil
+}
+
+func placeholderHint(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return "it appeared after wall looked; run again"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ELOOP):
+		return "the directory that it is in changed after wall looked; run again"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return "make its parent directory writable for you, or create it"
+	}
+	return ""
+}
+
+func (d *Dir) makePlaceholder(record int, p plan.Placeholder) error {
+	parent, err := openat2(unix.AT_FDCWD, path.Dir(p.Path), unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path.Dir(p.Path), err)
+	}
+	defer unix.Close(parent)
+	base := path.Base(p.Path)
+
+	e := entry{Path: []byte(p.Path), Type: p.Type, Content: []byte(p.Content)}
+	var st unix.Stat_t
+	switch err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); err {
+	case unix.ENOENT:
+	case nil:
+		return d.shared(e, &st)
+	default:
+		return os.NewSyscallError("fstatat", err)
+	}
+	if err := writeAll(record, e.encode()); err != nil {
+		return err
+	}
+	if p.Type == plan.TypeDir {
+		err = makeEmptyDir(parent, base, &st)
+	} else {
+		err = makeFile(parent, base, p.Content, &st)
+	}
+	if err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			e.Void = true // what is there now is not ours
+			return errors.Join(err, writeAll(record, e.encode()))
+		}
+		return err
+	}
+	e.Dev, e.Ino = uint64(st.Dev), st.Ino
+	return writeAll(record, e.encode())
+}
+
+// shared accepts something that exists already when it is the placeholder of a
+// run that still lives, which will hand it over; else it is an error.
+func (d *Dir) shared(want entry, st *unix.Stat_t) error {
+	found := false
+	err := d.eachLive(func(_ string, fd int) bool {
+		entries, err := readRecord(fd)
+		if err != nil {
+			return true // ended just now, or not readable: then not shared
+		}
+		for _, e := range entries {
+			if bytes.Equal(e.Path, want.Path) && e.Type == want.Type && bytes.Equal(e.Content, want.Content) &&
+				e.Ino == st.Ino && e.Dev == uint64(st.Dev) {
+				found = true
+			}
+		}
+		return !found
+	})
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("changed since wall looked: %w", unix.EEXIST)
+	}
+	return nil
+}
+
+func makeEmptyDir(parent int, base string, st *unix.Stat_t) error {
+	if err := retry(func() error { return unix.Mkdirat(parent, base, 0o755) }); err != nil {
+		return os.NewSyscallError("mkdirat", err)
+	}
+	return os.NewSyscallError("fstatat", unix.Fstatat(parent, base, st, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+func makeFile(parent int, base, content string, st *unix.Stat_t) error {
+	fd, err := openat2(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return os.NewSyscallError("openat2", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	return writeAll(fd, []byte(content))
+}
+
+// releasePlaceholders removes the placeholders in the record of d, or hands
+// them to a run that lives, and removes the record: from then on nobody hands
+// any to d. Entries that could not be removed stay in the record, for a later
+// Collect; then done is false.
+func (d *Dir) releasePlaceholders() (done bool, err error) {
+	if err := lock(d.root.fd); err != nil {
+		return false, &plan.Error{Op: "cannot remove what protected absent names", Err: fmt.Errorf("%s: %w", d.root.path, err), Hint: "run 'wall scratch gc' later"}
+	}
+	defer unix.Flock(d.root.fd, unix.LOCK_UN)
+	entries, err := readRecord(d.fd)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(entries) > 0 {
+		handed, err := d.handOver(entries)
+		if err != nil {
+			return false, err
+		}
+		if !handed {
+			if err := removePlaceholders(entries); err != nil {
+				return false, err
+			}
+		}
+	}
+	if err := unlink(d.fd, recordName, 0); err != nil {
+		return false, os.NewSyscallError("unlinkat", err)
+	}
+	return true, nil
+}
+
+// handOver gives the entries to a run that lives.
+func (d *Dir) handOver(entries []entry) (bool, error) {
+	var lines []byte
+	for _, e := range entries {
+		lines = append(lines, e.encode()...)
+	}
+	handed := false
+	var werr error
+	err := d.eachLive(func(_ string, fd int) bool {
+		record, err := openat2(fd, recordName, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH)
+		if err != nil {
+			return true // it is ending
+		}
+		defer unix.Close(record)
+		handed, werr = true, writeAll(record, lines)
+		return false
+	})
+	return handed, errors.Join(err, werr)
+}
+
+// eachLive calls f with every other directory of the root that someone holds
+// locked and that has a record, until f gives false.
+func (d *Dir) eachLive(f func(name string, fd int) bool) error {
+	names, err := d.root.dirs()
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if name == d.name {
+			continue
+		}
+		fd, err := openDirAt(d.root.fd, name)
+		if err != nil {
+			continue // removed meanwhile, or no directory of ours
+		}
+		free, err := tryLock(fd, unix.LOCK_SH)
+		more := true
+		if err == nil && !free {
+			var st unix.Stat_t
+			if unix.Fstatat(fd, recordName, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+				more = f(name, fd)
+			}
+		}
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// readRecord reads the record of the scratch directory dir.
+func readRecord(dir int) ([]entry, error) {
+	fd, err := openat2(dir, recordName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH)
+	if err != nil {
+		return nil, os.NewSyscallError("openat2", err)
+	}
+	defer unix.Close(fd)
+	data, err := readAll(fd, maxRecord)
+	if err != nil {
+		return nil, fmt.Errorf("record of placeholders: %w", err)
+	}
+	return decodeRecord(data)
+}
+
+// removePlaceholders removes what is untouched, latest first, and leaves the
+// rest: data is never lost.
+func removePlaceholders(entries []entry) error {
+	var errs []error
+	for _, e := range slices.Backward(entries) {
+		if err := removePlaceholder(e); err != nil {
+			errs = append(errs, &fs.PathError{Op: "remove placeholder", Path: string(e.Path), Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removePlaceholder removes one; nil also when it is gone or no longer what was
+// made, which is then the user's own.
+func removePlaceholder(e entry) error {
+	p := string(e.Path)
+	parent, err := openat2(unix.AT_FDCWD, path.Dir(p), unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	base := path.Base(p)
+	var st unix.Stat_t
+	if err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !e.is(&st) {
+		return nil
+	}
+	if e.Type == plan.TypeDir {
+		// rmdir(2) is the test for being empty, without a race.
+		err := unlink(parent, base, unix.AT_REMOVEDIR)
+		if err == unix.ENOTEMPTY || err == unix.EEXIST || err == unix.ENOTDIR {
+			return nil
+		}
+		return err
+	}
+	fd, err := openat2(parent, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err == unix.ENOENT || err == unix.ELOOP {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if !e.is(&st) {
+		return nil
+	}
+	content, err := readAll(fd, len(e.Content))
+	if err == unix.EFBIG {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// A maker that was killed may not have written all of it.
+	if !bytes.Equal(content, e.Content) && (e.Ino != 0 || !bytes.HasPrefix(e.Content, content)) {
+		return nil
+	}
+	return unlink(parent, base, 0)
+}
+
+// is reports whether st can be what the entry says was made. When its maker
+// was killed before it could note the inode, type and owner have to do: then
+// an empty directory goes, or a file that holds nothing but what wall writes.
+func (e entry) is(st *unix.Stat_t) bool {
+	want := uint32(unix.S_IFREG)
+	if e.Type == plan.TypeDir {
+		want = unix.S_IFDIR
+	}
+	if st.Mode&unix.S_IFMT != want {
+		return false
+	}
+	if e.Ino != 0 {
+		return e.Ino == st.Ino && e.Dev == uint64(st.Dev)
+	}
+	return st.Uid == uint32(unix.Geteuid()) && (e.Type == plan.TypeDir || st.Nlink == 1)
+}
