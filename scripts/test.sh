@@ -52,7 +52,7 @@ env WALL_BIN="$PWD/bin/wall" WALL_PROBE="$tmp/probe" WALL_TEST_REQUIRE="$(requir
 user=wall-test
 id -u "$user" >/dev/null 2>&1 || useradd --create-home --user-group --shell /bin/sh "$user"
 home=$(getent passwd "$user" | cut -d: -f6)
-exec 9>"$home/.lock"
+exec 9<"$home"
 flock 9 # one run at a time owns this user's processes and files
 base=$(mktemp -d "$home/test.XXXXXX")
 chmod 755 "$base"
