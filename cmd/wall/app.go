@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,12 @@ type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// A signalDeath ends wall by that signal, so that a shell which runs wall in a
+// loop sees the Ctrl-C.
+type signalDeath syscall.Signal
+
+func (e signalDeath) Error() string { return "ended by " + signalName(syscall.Signal(e)) }
+
 // A usageError is a command line that cannot be understood.
 type usageError struct {
 	msg  string // one sentence, lower case, no full stop
@@ -38,7 +45,7 @@ func (e *usageError) Error() string { return e.msg }
 // status.
 func launch(args []string, s streams) int {
 	root := newRoot(s)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would stand for os.Args
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return 0
@@ -46,6 +53,11 @@ func launch(args []string, s streams) int {
 	var status exitStatus
 	if errors.As(err, &status) {
 		return int(status)
+	}
+	var death signalDeath
+	if errors.As(err, &death) {
+		dieOf(syscall.Signal(death))
+		return 128 + int(death) // the signal is ignored
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {

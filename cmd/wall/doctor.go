@@ -85,7 +85,7 @@ func diagnose(ctx context.Context) (diagnosis, error) {
 	d.add(landlockFinding(abi, err))
 	ok, err := seccomp.Probe()
 	d.add(seccompFinding(ok, err))
-	d.add(customFilterFinding(seccomp.CanCompile))
+	d.add(customFilterFinding(canCompile))
 	return d, nil
 }
 

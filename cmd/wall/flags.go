@@ -93,9 +93,10 @@ func addChoice(cmd *cobra.Command, fs *pflag.FlagSet, v pflag.Value, f policyFla
 // options gives the part of profile.Options that comes from the flags.
 func (s *shared) options() profile.Options {
 	o := profile.Options{
-		Profile: s.profile,
-		Flags:   s.policy,
-		Keep:    s.keep,
+		Profile:      s.profile,
+		Flags:        s.policy,
+		Keep:         s.keep,
+		CustomFilter: compileFilter,
 	}
 	if s.allowHome {
 		o.Flags = append(o.Flags, profile.Flag{Name: "allow-home-workspace", Value: "true", Text: "--allow-home-workspace"})

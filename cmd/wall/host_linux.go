@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/wallsandbox/wall/landlock"
+	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/seccomp"
@@ -42,7 +42,7 @@ func gatherHost() (profile.Host, error) {
 		}
 	}
 
-	passwd, err := os.ReadFile("/etc/passwd")
+	passwd, err := readFact("/etc/passwd")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return h, &plan.Error{Op: "cannot read the account record", Err: err}
 	}
@@ -54,14 +54,14 @@ func gatherHost() (profile.Host, error) {
 	h.Executable = executable()
 
 	var id [8]byte
-	if _, err := rand.Read(id[:]); err != nil {
+	if err := randomBytes(id[:]); err != nil {
 		return h, &plan.Error{Op: "cannot name the run", Err: err}
 	}
 	h.RunID = hex.EncodeToString(id[:])
 
 	// Without this list the sockets in readable trees could not be covered, so
 	// that a failure is not passed over.
-	unixTable, err := os.ReadFile("/proc/net/unix")
+	unixTable, err := readFact("/proc/net/unix")
 	if err != nil {
 		return h, &plan.Error{
 			Op:   "cannot list the Unix sockets of this host",
@@ -83,7 +83,7 @@ func gatherHost() (profile.Host, error) {
 		h.SeccompErr = &plan.UnsupportedError{Feature: "seccomp filtering", Need: "CONFIG_SECCOMP_FILTER"}
 	}
 
-	h.Stdio, err = classifyStdio()
+	h.Stdio, err = describeStdio()
 	return h, err
 }
 
@@ -128,91 +128,22 @@ func executable() string {
 	return p
 }
 
-// classifyStdio looks at descriptors 0, 1 and 2.
-func classifyStdio() ([]plan.Stdio, error) {
+// errNotOpen says that the caller did not open a descriptor that a flag names.
+var errNotOpen = errors.New("it is not open")
+
+// describeStdio looks at descriptors 0, 1 and 2. The Go runtime has opened
+// /dev/null for those that were closed (runtime.checkfds).
+func describeStdio() ([]plan.Stdio, error) {
 	var all []plan.Stdio
 	var errs []error
-	for fd, name := range []string{"standard input", "standard output", "standard error"} {
-		s, err := classify(fd)
+	for fd := range 3 {
+		d, err := nsexec.Describe(fd)
 		if err != nil {
-			errs = append(errs, &plan.Error{Op: "cannot pass " + name + " to the command", Hint: "redirect it from or to a file, a pipe or /dev/null", Err: err})
+			errs = append(errs, err)
 		}
-		all = append(all, s)
+		all = append(all, d)
 	}
 	return all, errors.Join(errs...)
-}
-
-// Errors of classify: what is refused because it leads out of the box.
-var (
-	errDirectory = errors.New("it is a directory, through which every file below can be opened")
-	errPathOnly  = errors.New("it is a path descriptor (O_PATH), through which a file can be opened anew")
-	errBlock     = errors.New("it is a block device")
-	errCharacter = errors.New("it is a device other than a terminal, /dev/null, zero, full, random or urandom")
-	errNotOpen   = errors.New("it is not open")
-)
-
-// classify says what a descriptor refers to, or why it cannot be given to a
-// boxed command.
-func classify(fd int) (plan.Stdio, error) {
-	s := plan.Stdio{FD: fd}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err == unix.EBADF {
-		// The Go runtime has opened /dev/null for a closed 0, 1 or 2 by now
-		// (runtime.checkfds), so that this is for other descriptors.
-		s.Kind = plan.StdioClosed
-		return s, nil
-	}
-	if err != nil {
-		return s, os.NewSyscallError("fcntl", err)
-	}
-	if flags&unix.O_PATH != 0 {
-		return s, errPathOnly
-	}
-	switch flags & unix.O_ACCMODE {
-	case unix.O_RDONLY:
-		s.Read = true
-	case unix.O_WRONLY:
-		s.Write = true
-	default:
-		s.Read, s.Write = true, true
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return s, os.NewSyscallError("fstat", err)
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFIFO:
-		s.Kind = plan.StdioPipe
-	case unix.S_IFSOCK:
-		s.Kind = plan.StdioSocket
-	case unix.S_IFREG:
-		s.Kind = plan.StdioFile
-		// A memfd has no place in a file tree that a Landlock rule could name.
-		// Only shmem knows seals; a file on a mounted tmpfs still has a link.
-		if st.Nlink == 0 {
-			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err == nil {
-				s.Kind = plan.StdioOther
-			}
-		}
-	case unix.S_IFCHR:
-		switch major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev); {
-		case major == 1 && slices.Contains([]uint32{3, 5, 7, 8, 9}, minor):
-			s.Kind = plan.StdioNull // numbers: Linux Documentation/admin-guide/devices.txt
-		case major == 5 && minor == 2:
-			return s, errCharacter // a pty master: who holds it types into the terminal
-		case isTerminal(fd):
-			s.Kind = plan.StdioTTY
-		default:
-			return s, errCharacter
-		}
-	case unix.S_IFDIR:
-		return s, errDirectory
-	case unix.S_IFBLK:
-		return s, errBlock
-	default:
-		s.Kind = plan.StdioOther // anonymous inodes have no type: eventfd, epoll, ...
-	}
-	return s, nil
 }
 
 // keptFDs checks the descriptors asked for with --fd, and finds them for
@@ -244,8 +175,8 @@ func keptFDs(l fdList, reserved int) ([]int, error) {
 		if !inherited(fd) {
 			return nil, &plan.Error{Op: op, Origin: origin, Err: errNotOpen, Hint: "open it in the shell, for example 3<file"}
 		}
-		if _, err := classify(fd); err != nil {
-			return nil, &plan.Error{Op: op, Origin: origin, Err: err, Hint: "close it, or pass a pipe, a socket or a regular file"}
+		if _, err := nsexec.Describe(fd); err != nil {
+			return nil, &plan.Error{Origin: origin, Err: err}
 		}
 	}
 	return fds, nil

@@ -17,9 +17,8 @@ import (
 )
 
 func main() {
-	// First, because stage 2 must not run anything that the launcher needs.
-	if nsexec.Main() {
-		return
-	}
+	// First, because stage 2 must not run anything that the launcher needs. It
+	// does not come back from there.
+	nsexec.Main()
 	os.Exit(launch(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }

@@ -28,6 +28,11 @@ func printError(w *os.File, err error) {
 	_, _ = io.WriteString(w, text)
 }
 
+// printWarning tells of a failure that wall survives.
+func printWarning(w io.Writer, what string, err error) {
+	_, _ = io.WriteString(w, "wall: warning: "+what+": "+oneLine(err.Error())+"\n") // as in printError
+}
+
 // explain is plan.Explain with the program's name in front of every error.
 func explain(err error) string {
 	var b strings.Builder

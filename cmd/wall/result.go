@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -52,14 +51,17 @@ type resultError struct {
 }
 
 // newResult tells how a run went. p may be the zero Plan, when there was none;
-// err is what kept the command from running, or nil.
-func newResult(p plan.Plan, command []string, r nsexec.Result, err error) result {
+// err is what kept the command from running, or what went wrong around it.
+func newResult(p plan.Plan, command []string, o outcome, err error) result {
+	r := o.result
 	out := result{
 		Version:  resultVersion,
 		Wall:     wallVersion(),
 		Profile:  p.Profile,
 		Enforce:  p.Enforce,
 		Command:  command,
+		Status:   statusNotRun,
+		Exit:     exitOf(o, err),
 		Degraded: []string{},
 		Notices:  []string{},
 	}
@@ -72,10 +74,10 @@ func newResult(p plan.Plan, command []string, r nsexec.Result, err error) result
 	for _, n := range p.Notices {
 		out.Notices = append(out.Notices, n.Text)
 	}
-	out.Exit = exitOf(r, err)
 	if err != nil {
-		out.Status = statusNotRun
 		out.Error = newResultError(err)
+	}
+	if !r.Started {
 		return out
 	}
 	out.Status = statusExited
@@ -104,15 +106,19 @@ func newResultError(err error) *resultError {
 }
 
 // exitOf is the exit status of wall for a run.
-func exitOf(r nsexec.Result, err error) int {
+func exitOf(o outcome, err error) int {
+	status := o.result.ExitCode
+	if o.result.Signal != 0 {
+		status = 128 + int(o.result.Signal)
+	}
 	switch {
 	case err != nil:
 		return plan.ExitStatus(err)
-	case r.Signal != 0:
-		return 128 + int(r.Signal)
-	default:
-		return r.ExitCode
+	case o.terminated && status == 0:
+		// Whoever terminates wall must not read success: the work was cut short.
+		return 128 + int(unix.SIGTERM)
 	}
+	return status
 }
 
 // signalName is "SIGTERM" and the like; "SIG34" for a signal without a name.

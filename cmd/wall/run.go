@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -68,7 +70,7 @@ them. The exit status is the command's own, 128+N when signal N ended it, and
 type resolver func(profile.Host, profile.Options) (plan.Plan, error)
 
 // runBox does the whole of "wall run": gather, resolve, tell, run, report. The
-// error is an exitStatus once the command has run.
+// error is an exitStatus or a signalDeath when all went well.
 func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	status, err := f.openStatus()
 	if err != nil {
@@ -76,43 +78,38 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	}
 	host, p, err := prepare(f.shared, int(status), resolve)
 	file, fileErr := f.openResult(host, p)
-	if fileErr != nil {
-		return reportStatus(status, newResult(p, command, nsexec.Result{}, fileErr), errors.Join(err, fileErr))
-	}
+	err = errors.Join(err, fileErr)
 	if file != nil {
 		defer file.close()
 	}
-	var r nsexec.Result
-	var terminated bool
+	var o outcome
 	if err == nil {
 		command = p.Command.Argv
 		if err = announce(s, f, p); err == nil {
-			r, terminated, err = start(s, p, status)
+			o, err = start(s, p, status)
 		}
 	}
 
-	out := newResult(p, command, r, err)
-	if terminated && out.Exit == 0 {
-		// Whoever terminates wall must not read success: the work was cut short.
-		out.Exit = 128 + int(unix.SIGTERM)
-	}
+	out := newResult(p, command, o, err)
 	if file != nil {
 		data, jsonErr := out.encode()
 		if jsonErr == nil {
 			jsonErr = file.write(data)
 		}
-		if jsonErr != nil {
-			return reportStatus(status, out, errors.Join(err, jsonErr))
-		}
+		err = errors.Join(err, jsonErr)
 	}
-	if err == nil {
-		err = exitStatus(out.Exit)
+	if statusErr := status.send(out.ended()); statusErr != nil {
+		err = errors.Join(err, statusError(statusErr))
 	}
-	err = reportStatus(status, out, err)
-	if r.Signal == unix.SIGINT {
-		dieOf(r.Signal)
+	switch {
+	case o.gaveUp == unix.SIGINT:
+		return signalDeath(unix.SIGINT) // whoever pressed Ctrl-C needs no message
+	case err != nil:
+		return err
+	case o.result.Signal == unix.SIGINT:
+		return signalDeath(unix.SIGINT)
 	}
-	return err
+	return exitStatus(out.Exit)
 }
 
 // prepare gathers the facts and makes the plan. status is the descriptor of
@@ -146,46 +143,63 @@ func announce(s streams, f *runFlags, p plan.Plan) error {
 	return nil
 }
 
-// start runs the plan to its end.
-func start(s streams, p plan.Plan, status statusFD) (r nsexec.Result, terminated bool, err error) {
-	if p.Scratch.Root != "" {
-		// What killed runs left; runs that are going on hold a lock.
-		if err := scratch.Collect(p.Scratch.Root); err != nil {
-			return r, false, err
-		}
-	}
-	signals := newRelay()
-	cmd := nsexec.Command(p)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-	if err := cmd.Start(); err != nil {
-		signals.drop()
-		return r, false, err
-	}
-	signals.to(cmd)
-	statusErr := status.send(event{Event: "started"})
-	err = cmd.Wait()
-	terminated = signals.stop()
-	r = cmd.Result()
-	if r.Started {
-		err = nil // the command ran: whatever it returned is in the result
-	}
-	if statusErr != nil {
-		err = errors.Join(err, &plan.Error{Op: "cannot report on the status descriptor", Err: statusErr})
-	}
-	return r, terminated, err
+// An outcome is how a run went.
+type outcome struct {
+	result     nsexec.Result
+	terminated bool           // wall got a SIGTERM while the command ran
+	gaveUp     syscall.Signal // what made wall give up before it knew the command to run, or 0
 }
 
-// reportStatus writes the last line of --status-fd and passes err on.
-func reportStatus(status statusFD, out result, err error) error {
-	if sendErr := status.send(out.ended()); sendErr != nil {
-		var ran exitStatus
-		sendErr = &plan.Error{Op: "cannot report on the status descriptor", Err: sendErr}
-		if errors.As(err, &ran) {
-			return sendErr
-		}
-		return errors.Join(err, sendErr)
+// start runs the plan to its end. The error is what kept the command from
+// running or, when the result says that it ran, what went wrong around it.
+func start(s streams, p plan.Plan, status statusFD) (o outcome, err error) {
+	var collectErr error
+	if p.Scratch.Root != "" {
+		// What killed runs left; runs that are going on hold a lock.
+		_, collectErr = scratch.Collect(p.Scratch.Root)
 	}
-	return err
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := newRelay(cancel)
+	cmd := nsexec.CommandContext(ctx, p)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+	if err := cmd.Start(); err != nil {
+		_, o.gaveUp = signals.stop()
+		if o.gaveUp != 0 {
+			err = &plan.Error{
+				Op:   "stopped by " + signalName(o.gaveUp) + " before the command ran",
+				Exit: 128 + int(o.gaveUp),
+			}
+		}
+		return o, err
+	}
+	signals.start(cmd)
+	if collectErr != nil {
+		// Had it been in the way of this run, the start would have failed.
+		printWarning(s.err, "ignoring what earlier runs left", collectErr)
+	}
+	statusErr := status.send(event{Event: "started"})
+	err = cmd.Wait()
+	o.terminated, o.gaveUp = signals.stop()
+	o.result = cmd.Result()
+	if o.gaveUp != 0 {
+		// The signal came when the command ran and before wall knew, and has
+		// killed the box: tell what was asked for, not how it was done.
+		o.result.Signal = o.gaveUp
+	}
+	var exit *nsexec.ExitError
+	if errors.As(err, &exit) {
+		err = nil // that is in the result
+	}
+	if statusErr != nil {
+		err = errors.Join(err, statusError(statusErr))
+	}
+	return o, err
+}
+
+// statusError tells that --status-fd did not work.
+func statusError(err error) error {
+	return &plan.Error{Op: "cannot report on the status descriptor", Err: err}
 }
 
 // openStatus opens the descriptor of --status-fd.

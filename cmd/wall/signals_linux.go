@@ -1,9 +1,10 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,68 +29,112 @@ type target interface {
 
 // A relay passes the signals sent to wall on to the command.
 type relay struct {
-	signals    chan os.Signal
-	done       chan struct{}
-	terminated atomic.Bool // wall got a SIGTERM
+	signals   chan os.Signal
+	listening chan struct{} // closed when all signals are asked for
+	done      chan struct{}
+	cancel    context.CancelFunc // gives up a box that is being built
+
+	mu         sync.Mutex
+	to         target           // nil until the command runs
+	waiting    []syscall.Signal // for the command, from before it ran
+	gaveUp     syscall.Signal   // the signal that made wall give up before the command ran, 0 for none
+	terminated bool             // wall got a SIGTERM
+	interrupt  time.Time        // of the last SIGINT
 }
 
-// newRelay starts to collect signals; they wait for [relay.to]. A signal that
-// wall's caller ignores stays ignored: asking for it would undo nohup(1) for the
-// command too.
-func newRelay() *relay {
-	r := &relay{signals: make(chan os.Signal, 64), done: make(chan struct{})}
-	for _, s := range forwarded {
-		if !signal.Ignored(s) {
-			signal.Notify(r.signals, s)
-		}
+// newRelay starts to take signals. Until [relay.start] those that ask to end
+// call cancel, and others wait. A signal that wall's caller ignores stays
+// ignored: asking for it would undo nohup(1) for the command too.
+//
+// Each signal costs the Go runtime some 40 microseconds, so that they are asked
+// for while the box is being built. One that comes before that ends wall as it
+// would end any program, and the box with it.
+func newRelay(cancel context.CancelFunc) *relay {
+	r := &relay{
+		signals:   make(chan os.Signal, 64),
+		listening: make(chan struct{}),
+		done:      make(chan struct{}),
+		cancel:    cancel,
 	}
+	go func() {
+		for _, s := range forwarded {
+			if !signal.Ignored(s) {
+				signal.Notify(r.signals, s)
+			}
+		}
+		close(r.listening)
+		for s := range r.signals {
+			r.take(s.(syscall.Signal))
+		}
+		close(r.done)
+	}()
 	return r
 }
 
-// to passes signals to the command until stop is called.
-func (r *relay) to(t target) {
-	go func() {
-		defer close(r.done)
-		var lastInterrupt time.Time
-		for s := range r.signals {
-			switch s {
-			case unix.SIGTERM:
-				r.terminated.Store(true)
-			case unix.SIGINT:
-				now := time.Now()
-				if !lastInterrupt.IsZero() && now.Sub(lastInterrupt) <= secondInterrupt {
-					_ = t.Kill() // it fails only when the command has ended
-					continue
-				}
-				lastInterrupt = now
-			case unix.SIGTSTP:
-				// The command leads a session of its own, where the kernel
-				// discards SIGTSTP unless it is handled (POSIX: orphaned
-				// process groups), so that only SIGSTOP is sure to stop it.
-				_ = t.Signal(unix.SIGSTOP)
-				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
-				continue
-			}
-			_ = t.Signal(s) // it fails only when the command has ended
+// take does what one signal asks for.
+func (r *relay) take(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s == unix.SIGTERM {
+		r.terminated = true
+	}
+	if r.to == nil {
+		switch s {
+		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+			r.gaveUp = s
+			r.cancel()
+		default:
+			r.waiting = append(r.waiting, s)
 		}
-	}()
+		return
+	}
+	r.pass(s)
 }
 
-// stop ends the relay and reports whether wall was asked to terminate.
-func (r *relay) stop() (terminated bool) {
-	signal.Stop(r.signals)
+// pass sends one signal to the command, which may have ended: that is the only
+// reason for which sending fails, and then nobody is left to get it.
+func (r *relay) pass(s syscall.Signal) {
+	switch s {
+	case unix.SIGINT:
+		now := time.Now()
+		if !r.interrupt.IsZero() && now.Sub(r.interrupt) <= secondInterrupt {
+			_ = r.to.Kill()
+			return
+		}
+		r.interrupt = now
+	case unix.SIGTSTP:
+		// The command leads a session of its own, where the kernel discards
+		// SIGTSTP unless it is handled (POSIX: orphaned process groups), so that
+		// only SIGSTOP is sure to stop it.
+		_ = r.to.Signal(unix.SIGSTOP)
+		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+		return
+	}
+	_ = r.to.Signal(s)
+}
+
+// start says that the command runs, and passes on what has waited.
+func (r *relay) start(t target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = t
+	for _, s := range r.waiting {
+		r.pass(s)
+	}
+	r.waiting = nil
+}
+
+// stop ends the relay. terminated tells whether wall got a SIGTERM; gaveUp is the
+// signal that ended the run before the command ran, or 0.
+func (r *relay) stop() (terminated bool, gaveUp syscall.Signal) {
+	<-r.listening
+	signal.Stop(r.signals) // nothing is sent to the channel any more
 	close(r.signals)
 	<-r.done
-	return r.terminated.Load()
+	return r.terminated, r.gaveUp
 }
 
-// drop ends a relay that never got a target.
-func (r *relay) drop() {
-	signal.Stop(r.signals)
-}
-
-// dieOf ends wall by the signal that ended the command, so that a shell which
-// runs wall in a loop sees the Ctrl-C. It returns when the signal is ignored.
+// dieOf ends wall by a signal. It returns when the signal is ignored.
 func dieOf(s syscall.Signal) {
 	signal.Reset(s)
 	// A core dump of wall would tell nothing about the command.

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wallsandbox/wall/landlock"
-	"github.com/wallsandbox/wall/seccomp"
 )
 
 // Set by the linker: -ldflags "-X main.version=1.2.3 -X main.commit=abc".
@@ -69,7 +68,7 @@ makes use of.`,
 
 func versionText() string {
 	custom := "no (built without cgo)"
-	if seccomp.CanCompile {
+	if canCompile {
 		custom = "yes"
 	}
 	return fmt.Sprintf("wall %s\ncommit: %s\ngo: %s %s/%s\ncustom seccomp filters: %s\nnewest Landlock ABI known: %d\n",
