@@ -1,0 +1,14 @@
+// Package integration holds the black-box tests of the built wall binary on a
+// real kernel: attacks on the promises of docs/security-model.md, the life of a
+// box from start to SIGKILL, and the work of real tools inside.
+//
+// Every attack also runs without a box (the control), where it must succeed: a
+// test that cannot fail is worth nothing. Where an ordinary user could not do it
+// anyway, the control is for root.
+//
+// WALL_BIN and WALL_PROBE name binaries that exist; unset, the tests build them.
+// WALL_TEST_REQUIRE is a comma list of words (userns, landlock, seccomp, home,
+// tools, and names of programs) whose absence is a failure instead of a skip.
+// What the tests do not cover: limits on time and memory, the network
+// allow-list, terminals.
+package integration
