@@ -7,7 +7,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-20} runs=${RUNS:-50} max=${MAX:-1.5}
-tmp=$(mktemp -d)
+mkdir -p bin
+tmp=$(mktemp -d "$PWD/bin/bench.XXXXXX") # not below /tmp, which is private in the box
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM HUP
 mkdir "$tmp/workspace" "$tmp/scratch"
