@@ -4,7 +4,7 @@ GO ?= go
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 # The version is the newest one that the change log names.
 VERSION := $(shell sed -n 's/^\#\# \([0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck # its own module file: nothing of it is wall's
 
 export PATH := $(PATH):/usr/local/go/bin
 # The commit, "unknown" outside of a git work tree; the same commit gives the same bytes.
@@ -60,7 +60,7 @@ fmt: ## fail when a file is not in gofmt's form, and name it
 	@list=$$(gofmt -l .); [ -z "$$list" ] || { printf 'not in the form of gofmt:\n%s\n' "$$list"; exit 1; }
 
 staticcheck: ## staticcheck, with the checks of staticcheck.conf
-	$(GO) run $(STATICCHECK) ./...
+	$(STATICCHECK) ./...
 
 lint: ## fmt, vet and staticcheck
 	@sh scripts/setup.sh build

@@ -34,7 +34,7 @@ need() {
 	"$@" >/dev/null 2>&1 || missing="$missing $package"
 }
 command_exists() { command -v "$1"; }
-static_library() { [ "$(gcc -print-file-name="$1")" != "$1" ]; } # gcc answers with the bare name when it has no such file
+static_library() { path=$(gcc -print-file-name="$1") && [ "$path" != "$1" ]; } # gcc answers with the bare name when it has no such file
 
 find_missing() {
 	missing=''
