@@ -40,6 +40,8 @@ func Build(in Input, p Policy) (Result, error) {
 		mode:    orDefault(atLine(p.ModeOrigin, "scrub = "+strconv.Quote(string(p.Mode)))),
 		notices: []plan.Notice{},
 	}
+	b.absent = "strict: not in the " + string(p.Base) + " table and not allowed"
+	b.table = "base: " + string(p.Base) + " table"
 	b.ambient = b.parse(in.Ambient)
 	b.env = make([]plan.EnvVar, 0, len(b.ambient)+len(p.Pass)+len(p.Set)+len(p.Inject)+len(p.Fixed)+len(p.Flags)+8)
 	b.dropped = make([]plan.EnvDrop, 0, len(b.ambient))
@@ -67,6 +69,8 @@ type builder struct {
 	active  bool        // a scrub is active
 	base    plan.Origin // of what the base admits
 	mode    plan.Origin // of what the mode admits
+	absent  string      // why strict drops most names
+	table   string      // why strict admits the names of the base
 	ambient []variable  // sorted, unique
 	temps   []string    // TMP and TEMP, where the ambient one was admitted
 	env     []plan.EnvVar
@@ -75,7 +79,10 @@ type builder struct {
 }
 
 // A variable is one ambient entry.
-type variable struct{ name, value string }
+type variable struct {
+	name, value string
+	place       int // in the order given
+}
 
 func orDefault(o plan.Origin) plan.Origin {
 	if o.IsZero() {
@@ -141,7 +148,7 @@ func (b *builder) parse(ambient []string) []variable {
 		case strings.IndexByte(e, 0) >= 0:
 			nul++
 		default:
-			vars = append(vars, variable{e[:i], e[i+1:]})
+			vars = append(vars, variable{e[:i], e[i+1:], len(vars)})
 		}
 	}
 	// Neither has a name that could be shown without the risk of showing more.
@@ -151,7 +158,12 @@ func (b *builder) parse(ambient []string) []variable {
 	if nul > 0 {
 		b.note("ignoring "+count(nul, "entry", "entries")+" of the environment with a NUL byte", "", plan.Origin{Text: "environment"})
 	}
-	slices.SortStableFunc(vars, func(x, y variable) int { return strings.Compare(x.name, y.name) })
+	slices.SortFunc(vars, func(x, y variable) int {
+		if c := strings.Compare(x.name, y.name); c != 0 {
+			return c
+		}
+		return x.place - y.place
+	})
 	out := vars[:0]
 	for i, v := range vars {
 		if i+1 < len(vars) && vars[i+1].name == v.name {
@@ -282,13 +294,13 @@ func (b *builder) admit(name, value string) decision {
 		return b.admitUnlessSecret(name, value, exact)
 	}
 	if b.p.Base.inTable(name) {
-		return decision{reason: "base: " + string(b.p.Base) + " table", origin: b.base, star: -1}
+		return decision{reason: b.table, origin: b.base, star: -1}
 	}
 	if exact >= 0 {
 		return b.admitExact(name, value, exact)
 	}
 	if star < 0 {
-		return drop("strict: not in the " + string(b.p.Base) + " table and not allowed")
+		return drop(b.absent)
 	}
 	r := b.p.Allow[star]
 	if g, _ := guardOf(name, value); g != guardNone && !b.p.GlobSecrets {
@@ -296,7 +308,7 @@ func (b *builder) admit(name, value string) decision {
 		d.star = star
 		return d
 	}
-	return decision{reason: "allow: " + r.Pattern.text, origin: ruleOrigin(r), star: -1}
+	return decision{reason: "allow: " + r.Pattern.text, origin: orDefault(ruleOrigin(r)), star: -1}
 }
 
 func (b *builder) admitUnlessSecret(name, value string, exact int) decision {
@@ -310,7 +322,7 @@ func (b *builder) admitUnlessSecret(name, value string, exact int) decision {
 		}
 		return drop("deny-secrets: " + g.text())
 	}
-	if shape := secretShape(name); shape.text != "" {
+	if shape := firstMatch(secretShapes[:], toUpper(name)); shape.text != "" {
 		b.note("allow cannot admit "+quoteName(name)+" under deny-secrets: it has the name of a credential",
 			"use pass, or scrub = \"strict\"", ruleOrigin(b.p.Allow[exact]))
 		return drop("deny-secrets: " + shape.text)
@@ -323,7 +335,7 @@ func (b *builder) admitUnlessSecret(name, value string, exact int) decision {
 func (b *builder) admitExact(name, value string, rule int) decision {
 	r := b.p.Allow[rule]
 	b.warn(name, value, ruleOrigin(r))
-	return decision{reason: "allow: " + r.Pattern.text, origin: ruleOrigin(r), star: -1}
+	return decision{reason: "allow: " + r.Pattern.text, origin: orDefault(ruleOrigin(r)), star: -1}
 }
 
 // warn tells of a variable that was asked for by name and that is not only data.
@@ -383,7 +395,7 @@ func (b *builder) controlPrefix(name string) string {
 // path puts PATH while a scrub is active.
 func (b *builder) path(ambient string) {
 	if r := denied(b.p.Deny, "PATH"); r != nil {
-		b.put(plan.EnvVar{Name: "PATH", Value: DefaultPath, Reason: "base: default search path, the ambient one is denied", Origin: ruleOrigin(*r)})
+		b.put(plan.EnvVar{Name: "PATH", Value: DefaultPath, Reason: "base: default search path, the ambient one is denied", Origin: orDefault(ruleOrigin(*r))})
 		return
 	}
 	value, removed := cleanPath(ambient)
@@ -577,17 +589,6 @@ func (b *builder) fixed() {
 	for _, a := range b.p.Fixed {
 		b.put(plan.EnvVar{Name: a.Name, Value: a.Value, Reason: "fixed", Origin: orDefault(assignOrigin(a))})
 	}
-}
-
-// secretShape gives the reference's shape that the name has, the zero Pattern
-// for none.
-func secretShape(name string) Pattern {
-	for _, p := range secretShapes {
-		if p.Match(name, true) {
-			return p
-		}
-	}
-	return Pattern{}
 }
 
 // atLine gives an origin that is safe to show. A line of a file may also hold

@@ -76,15 +76,11 @@ func guardOf(name, value string) (guard, Pattern) {
 	if isSocket(name) || strings.HasPrefix(value, "unix:") {
 		return guardSocket, Pattern{}
 	}
-	for _, p := range secretShapes {
-		if p.Match(name, false) {
-			return guardShape, p
-		}
+	if p := firstMatch(secretShapes[:], name); p.text != "" {
+		return guardShape, p
 	}
-	for _, p := range secretGaps {
-		if p.Match(name, false) {
-			return guardGap, p
-		}
+	if p := firstMatch(secretGaps[:], name); p.text != "" {
+		return guardGap, p
 	}
 	if isLoader(name) {
 		return guardLoader, Pattern{}
@@ -96,6 +92,22 @@ func guardOf(name, value string) (guard, Pattern) {
 		return guardKey, Pattern{}
 	}
 	return guardNone, Pattern{}
+}
+
+// firstMatch gives the first pattern that matches name, the zero Pattern for
+// none. Most patterns differ from most names in their last byte, and this runs
+// for every variable of a launch, so that is compared first.
+func firstMatch(list []Pattern, name string) Pattern {
+	if name == "" {
+		return Pattern{}
+	}
+	last := name[len(name)-1]
+	for _, p := range list {
+		if c := p.text[len(p.text)-1]; (c == last || c == '*') && p.Match(name, false) {
+			return p
+		}
+	}
+	return Pattern{}
 }
 
 // toUpper is strings.ToUpper for ASCII letters only, so that it agrees with
