@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -32,6 +31,10 @@ func Parse(data []byte) (*specs.LinuxSeccomp, error) {
 		return nil, &plan.Error{Op: fmt.Sprintf("the system call filter has %d bytes, at most %d", len(data), maxFileSize)}
 	}
 	loc := locator{data: data, at: make(map[string]int64)}
+	var raw json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, loc.syntax(err)
+	}
 	if err := loc.walk(); err != nil {
 		return nil, err
 	}
@@ -80,18 +83,13 @@ type locator struct {
 	at   map[string]int64 // path to byte offset
 }
 
-// walk reads the text token by token: it checks the syntax, the field names and
-// that no field is repeated, which package json does not, and fills l.at.
+// walk reads the text, of which the syntax is known to be good, token by token: it
+// checks the field names and that no field is repeated, which package json does
+// not, and fills l.at.
 func (l *locator) walk() error {
 	dec := json.NewDecoder(bytes.NewReader(l.data))
 	dec.UseNumber()
-	if err := l.value(dec, "", "", 0); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return l.errorAt(l.next(dec.InputOffset()), "", "text after the end of the filter")
-	}
-	return nil
+	return l.value(dec, "", "", 0)
 }
 
 // value reads one value. path is its path, shape the same with the indexes left out.
@@ -174,10 +172,11 @@ func join(path, name string) string {
 func (l *locator) syntax(err error) error {
 	off := int64(len(l.data))
 	var se *json.SyntaxError
-	if errors.As(err, &se) {
+	if errors.As(err, &se) && se.Offset < off+1 {
 		off = se.Offset - 1
-	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return l.errorAt(off, "", "the text ends too early")
+	}
+	if strings.Contains(err.Error(), "unexpected end") {
+		return l.errorAt(int64(len(l.data)), "", "the text ends too early")
 	}
 	return l.errorAt(off, "", "%s", strings.TrimPrefix(err.Error(), "json: "))
 }
