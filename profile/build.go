@@ -1,0 +1,482 @@
+package profile
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// A request asks for something at one path of the box. All requests are
+// collected first and carried out sorted by path, parents first, so that no
+// mount hides an earlier one and each can ask what it lies in.
+type request struct {
+	path   string // free of links; the same path on the host where the host is involved
+	kind   requestKind
+	origin plan.Origin
+	layer  int // of a grant; a higher one replaces a lower one at the same path
+
+	mount  plan.Mount    // reqPrivate, reqSkeleton: the mount to make
+	access plan.Access   // reqPrivate: what Landlock allows; reqGrant: read or write
+	typ    plan.FileType // of the existing file; of the placeholder for an absent one
+	absent bool          // reqProtect, reqHide: nothing is there
+	text   string        // reqLink: the text of the link; reqProtect: content of the placeholder file
+	forced bool          // reqHide: cover it even when absent, wall makes it before the box starts
+	seal   bool          // reqPrivate: make it read-only at the end
+	what   string        // reqGrant: "workspace", "home", "" = a grant; decides messages
+}
+
+type requestKind int
+
+// The kinds in the order in which they are carried out at one path.
+const (
+	reqPrivate  requestKind = iota // a tree that wall makes: tmpfs, scratch, proc...
+	reqSkeleton                    // a directory, link or node in such a tree
+	reqLink                        // a symbolic link of the host, made again where wall made the tree
+	reqGrant                       // a tree of the host, read or write
+	reqSocket                      // a Unix socket of the host, covered where visible
+	reqProtect                     // read-only inside a writable tree
+	reqHide                        // not there
+)
+
+// A spot is the root of one tree inside: what is mounted there.
+type spot struct {
+	path   string
+	host   bool        // shows the host's files of the same path
+	made   bool        // wall made it, so mount points can be made in it
+	access plan.Access // what the mounts allow
+	rule   plan.Access // what Landlock allows; none = no rule of its own
+	origin plan.Origin
+}
+
+// A builder collects requests and turns them into mounts.
+type builder struct {
+	t        *tree
+	requests []request
+	granted  map[string]bool // paths that a grant names exactly
+
+	spots        map[string]*spot
+	pinned       map[string]bool
+	ops          []plan.Mount
+	seals        []plan.Mount
+	absentHides  []string // absent names below readable host trees, for Landlock
+	placeholders []plan.Placeholder
+	errs         []error
+	notices      []plan.Notice
+
+	unreadable []plan.Check
+	unwritable []plan.Check
+
+	workspace, cwd, home string
+	outsideGit           string // the repository that the workspace's .git file points to
+}
+
+func newBuilder(t *tree) *builder {
+	return &builder{
+		t: t, granted: map[string]bool{}, spots: make(map[string]*spot, 64), pinned: map[string]bool{},
+		requests: make([]request, 0, 256), ops: make([]plan.Mount, 0, 96),
+	}
+}
+
+func (b *builder) fail(e *plan.Error) { b.errs = append(b.errs, e) }
+
+func (b *builder) add(r request) { b.requests = append(b.requests, r) }
+
+// links asks for the links of a walk to be made again where they would be missing.
+func (b *builder) links(l located, o plan.Origin) {
+	for _, k := range l.links {
+		b.add(request{path: k.at, kind: reqLink, text: k.text, origin: o})
+	}
+}
+
+// at gives the tree that a path inside lies in.
+func (b *builder) at(p string) *spot {
+	for {
+		if s, ok := b.spots[p]; ok {
+			return s
+		}
+		if p == "/" {
+			return &spot{path: "/"}
+		}
+		p = path.Dir(p)
+	}
+}
+
+// around is at for what a mount at p would be put on.
+func (b *builder) around(p string) *spot {
+	if p == "/" {
+		return &spot{path: "/"}
+	}
+	return b.at(path.Dir(p))
+}
+
+// visible reports whether the box shows the host's file at p.
+func (b *builder) visible(p string) bool {
+	s := b.at(p)
+	return s.host && s.access != plan.AccessNone
+}
+
+func comparePaths(a, b string) int {
+	// "/" sorts before every other byte, so that a directory is followed by
+	// what lies below it.
+	for i := 0; i < len(a) && i < len(b); i++ {
+		if a[i] != b[i] {
+			if a[i] == '/' {
+				return -1
+			}
+			if b[i] == '/' {
+				return 1
+			}
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// build carries the requests out.
+func (b *builder) build(root plan.Mount) {
+	host := root.Op == plan.OpHostRoot
+	s := &spot{path: "/", host: host, made: !host, access: plan.AccessRead, rule: plan.AccessList, origin: root.Origin}
+	if host {
+		s.rule = plan.AccessRead
+	} else {
+		b.seals = append(b.seals, plan.Mount{Op: plan.OpSeal, Target: "/", Origin: root.Origin})
+	}
+	b.spots["/"] = s
+
+	slices.SortStableFunc(b.requests, func(x, y request) int {
+		if c := comparePaths(x.path, y.path); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.kind, y.kind)
+	})
+	for i := 0; i < len(b.requests); {
+		j := i + 1
+		for j < len(b.requests) && b.requests[j].path == b.requests[i].path {
+			j++
+		}
+		b.onePath(b.requests[i:j], b.requests[j:])
+		i = j
+	}
+	slices.SortStableFunc(b.ops, func(x, y plan.Mount) int {
+		if c := comparePaths(x.Target, y.Target); c != 0 {
+			return c
+		}
+		return cmp.Compare(opRank(x.Op), opRank(y.Op))
+	})
+	// Deepest first, so that a sealed tree never lacks a mount point.
+	slices.SortStableFunc(b.seals, func(x, y plan.Mount) int { return comparePaths(y.Target, x.Target) })
+	b.ops = append(append([]plan.Mount{root}, b.ops...), b.seals...)
+}
+
+func opRank(op plan.MountOp) int {
+	switch op {
+	case plan.OpPin:
+		return 1
+	case plan.OpProtect:
+		return 2
+	case plan.OpCover:
+		return 3
+	}
+	return 0
+}
+
+// onePath carries out all requests for one path. later are the requests for
+// paths that sort behind it.
+func (b *builder) onePath(rs, later []request) {
+	var grant, hide *request
+	var protects []*request
+	for i := range rs {
+		r := &rs[i]
+		switch r.kind {
+		case reqGrant:
+			grant = stronger(grant, r)
+		case reqHide:
+			if hide == nil || r.forced {
+				hide = r
+			}
+		case reqProtect:
+			protects = append(protects, r)
+		}
+	}
+	if hide != nil && grant != nil && b.conflict(grant, hide) {
+		return
+	}
+	done := map[requestKind]bool{}
+	for i := range rs {
+		r := &rs[i]
+		switch r.kind {
+		case reqPrivate:
+			// The workspace may be /tmp or, with the explicit flag, HOME; then
+			// there is nothing private at this path.
+			if grant == nil && !done[r.kind] {
+				b.private(r)
+			}
+		case reqSkeleton:
+			if !done[r.kind] && b.around(r.path).made {
+				b.ops = append(b.ops, r.mount)
+			}
+		case reqLink:
+			if !done[r.kind] && b.around(r.path).made {
+				b.ops = append(b.ops, plan.Mount{Op: plan.OpSymlink, Target: r.path, Source: r.text, Origin: r.origin})
+			}
+		case reqSocket:
+			if !done[r.kind] && hide == nil && !b.granted[r.path] && b.visible(r.path) && b.t.exists(r.path) {
+				b.cover(r, plan.TypeFile)
+			}
+		default:
+			continue
+		}
+		done[r.kind] = true
+	}
+	if grant != nil {
+		b.grant(grant)
+	}
+	if hide == nil {
+		for i, r := range protects {
+			if i == 0 || r.typ == plan.TypeSymlink != (protects[0].typ == plan.TypeSymlink) {
+				b.protect(r)
+			}
+		}
+		return
+	}
+	b.hide(hide, later)
+}
+
+// stronger picks the grant that counts of two for one path.
+func stronger(a, b *request) *request {
+	switch {
+	case a == nil:
+		return b
+	case a.layer != b.layer:
+		if a.layer > b.layer {
+			return a
+		}
+		return b
+	case a.access == plan.AccessWrite:
+		return a
+	}
+	return b
+}
+
+// conflict reports a grant of a hidden path; hide wins at the same depth, and a
+// grant without effect is not passed over in silence.
+func (b *builder) conflict(grant, hide *request) bool {
+	switch grant.what {
+	case "workspace":
+		b.fail(&plan.Error{Op: "cannot hide " + quote(hide.path) + ": it is the workspace", Origin: hide.origin,
+			Hint: "remove the line, or choose another workspace"})
+	case "home":
+		b.fail(&plan.Error{Op: "cannot hide " + quote(hide.path) + ": it is the home directory", Origin: hide.origin,
+			Hint: "use home = \"hidden\" or --home hidden"})
+	case "runtime":
+		return false
+	default:
+		b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is hidden by " + quote(hide.origin.String()),
+			Origin: grant.origin, Hint: "hide beats a grant of the same path; grant a path below it"})
+	}
+	return true
+}
+
+func (b *builder) private(r *request) {
+	m := r.mount
+	around := b.around(r.path)
+	switch {
+	case around.made:
+		m.MakeAs = plan.TypeDir
+	case !b.t.exists(r.path):
+		return // the host has no such directory, so nothing of the host shows there
+	}
+	b.ops = append(b.ops, m)
+	b.spots[r.path] = &spot{path: r.path, made: true, access: r.access, rule: r.access, origin: r.origin}
+	if r.seal {
+		b.seals = append(b.seals, plan.Mount{Op: plan.OpSeal, Target: r.path, Origin: r.origin})
+	}
+}
+
+func (b *builder) grant(r *request) {
+	around := b.at(r.path)
+	if around.host && around.access == r.access {
+		return
+	}
+	m := plan.Mount{Op: plan.OpBind, Source: r.path, Target: r.path, Access: r.access, Type: r.typ, Origin: r.origin}
+	if around.made && around.path != r.path {
+		m.MakeAs = r.typ
+	}
+	if around.host && around.access == plan.AccessWrite {
+		b.pins(r.path, r.origin)
+	}
+	b.ops = append(b.ops, m)
+	b.spots[r.path] = &spot{path: r.path, host: true, access: r.access, rule: r.access, origin: r.origin}
+}
+
+// pins keeps the directories between the enclosing mount and p from being
+// renamed, which would take a protected path away and leave its name free.
+func (b *builder) pins(p string, o plan.Origin) {
+	top := b.around(p).path
+	for d := path.Dir(p); d != top && below(d, top); d = path.Dir(d) {
+		if b.pinned[d] {
+			continue
+		}
+		b.pinned[d] = true
+		b.ops = append(b.ops, plan.Mount{Op: plan.OpPin, Target: d, Type: plan.TypeDir, Origin: o})
+	}
+}
+
+func (b *builder) protect(r *request) {
+	around := b.around(r.path)
+	self := b.at(r.path)
+	if r.typ == plan.TypeSymlink {
+		self = around // a link cannot be the root of a tree
+	}
+	if !self.host || self.access != plan.AccessWrite {
+		return // not there, or read-only already
+	}
+	if r.absent {
+		b.placeholders = append(b.placeholders, plan.Placeholder{Path: r.path, Type: r.typ, Content: r.text, Origin: r.origin})
+	}
+	if around.host && around.access == plan.AccessWrite {
+		b.pins(r.path, r.origin)
+	}
+	b.ops = append(b.ops, plan.Mount{Op: plan.OpProtect, Target: r.path, Type: r.typ, Origin: r.origin})
+	switch r.typ {
+	case plan.TypeSymlink:
+		return
+	case plan.TypeDir:
+		b.unwritable = append(b.unwritable, plan.Check{Op: plan.CheckUnwritable, Path: join(r.path, checkFile), Origin: r.origin})
+	default:
+		b.unwritable = append(b.unwritable, plan.Check{Op: plan.CheckUnwritable, Path: r.path, Origin: r.origin})
+	}
+	b.spots[r.path] = &spot{path: r.path, host: true, access: plan.AccessRead, origin: r.origin}
+}
+
+// checkFile is the file that the self-test tries to make in a directory.
+const checkFile = ".wall-check"
+
+func (b *builder) hide(r *request, later []request) {
+	around := b.at(r.path)
+	for _, w := range []struct{ path, what string }{
+		{b.workspace, "the workspace"}, {b.cwd, "the working directory"}, {b.home, "the home directory"},
+	} {
+		if w.path != "" && within(w.path, r.path) {
+			b.fail(&plan.Error{Op: "cannot hide " + quote(r.path) + ": it would hide " + w.what, Origin: r.origin,
+				Hint: "hide paths below it instead"})
+			return
+		}
+	}
+	if !around.host || around.access == plan.AccessNone {
+		return // not there anyway
+	}
+	if r.absent && !r.forced {
+		if around.access == plan.AccessRead {
+			b.absentHides = append(b.absentHides, r.path)
+		}
+		return
+	}
+	carved := false
+	for _, l := range later {
+		if !below(l.path, r.path) {
+			break
+		}
+		carved = carved || l.kind == reqGrant
+	}
+	if r.forced {
+		b.pins(r.path, r.origin)
+	}
+	if carved && r.typ == plan.TypeDir {
+		// A grant below needs a mount point, which a cover does not offer.
+		b.ops = append(b.ops, plan.Mount{Op: plan.OpTmpfs, Target: r.path, Mode: 0o755, Size: skeletonSize, Origin: r.origin})
+		b.seals = append(b.seals, plan.Mount{Op: plan.OpSeal, Target: r.path, Origin: r.origin})
+		b.spots[r.path] = &spot{path: r.path, made: true, access: plan.AccessRead, rule: plan.AccessList, origin: r.origin}
+		return
+	}
+	b.cover(r, r.typ)
+	b.unreadable = append(b.unreadable, plan.Check{Op: plan.CheckUnreadable, Path: r.path, Origin: r.origin})
+}
+
+// cover is optional: what vanished since needs no cover, and Landlock has no
+// rule for what appears.
+func (b *builder) cover(r *request, typ plan.FileType) {
+	b.ops = append(b.ops, plan.Mount{Op: plan.OpCover, Target: r.path, Type: typ, Optional: !r.forced, Origin: r.origin})
+	b.spots[r.path] = &spot{path: r.path, origin: r.origin}
+}
+
+// rules says the same again for Landlock. Landlock cannot take anything out of
+// a granted tree, so a readable tree lists its exceptions, which go to the
+// siblings along the way; a writable tree cannot have exceptions (nothing new
+// could be made in it), so below one only the mounts hide and protect.
+func (b *builder) rules() []plan.PathRule {
+	all := make([]*spot, 0, len(b.spots))
+	for _, s := range b.spots {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(x, y *spot) int { return comparePaths(x.path, y.path) })
+	var out []plan.PathRule
+	for i, s := range all {
+		if s.rule == plan.AccessNone {
+			continue
+		}
+		r := plan.PathRule{Path: s.path, Access: s.rule, Origin: s.origin}
+		if s.host && s.rule == plan.AccessRead {
+			r.Except = b.exceptions(s.path, all[i+1:])
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// exceptions lists what is not the host's below a readable tree, without what
+// lies below another exception or in a writable tree of the host.
+func (b *builder) exceptions(top string, behind []*spot) []string {
+	var out []string
+	for _, s := range behind {
+		if !below(s.path, top) {
+			break
+		}
+		if !s.host {
+			out = append(out, s.path)
+		}
+	}
+	for _, p := range b.absentHides {
+		if below(p, top) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, comparePaths)
+	kept := out[:0]
+	last := ""
+	for _, p := range out {
+		if last != "" && within(p, last) || b.writableBetween(p, top) {
+			continue
+		}
+		last = p
+		kept = append(kept, p)
+	}
+	slices.Sort(kept)
+	return slices.Clip(kept)
+}
+
+// writableBetween reports whether a writable tree of the host lies on the way
+// from top to p.
+func (b *builder) writableBetween(p, top string) bool {
+	for d := path.Dir(p); below(d, top); d = path.Dir(d) {
+		if s, ok := b.spots[d]; ok && s.host && s.access == plan.AccessWrite {
+			return true
+		}
+	}
+	return false
+}
+
+// quote shows a path in a message: as it is when it is plain.
+func quote(s string) string {
+	plainText := func(r rune) bool {
+		return r > ' ' && r != 0x7f && r != '"' && r != '\'' && r != '\\' && r != '�' && !(r >= 0x80 && r < 0xa0)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plainText(r) }) < 0 {
+		return s
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,509 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wallsandbox/wall/envscrub"
+	"github.com/wallsandbox/wall/plan"
+)
+
+// The values of base and scrub in the table [environment], as envscrub knows them.
+var (
+	envBases  = []string{string(envscrub.BaseSession), string(envscrub.BaseContract), string(envscrub.BaseGate), string(envscrub.BaseShell), string(envscrub.BaseTerminal)}
+	envScrubs = []string{string(envscrub.ModeOff), string(envscrub.ModeDenySecrets), string(envscrub.ModeStrict)}
+)
+
+// Sizes of the memory file systems that wall makes, in bytes. The kernel's
+// default is half of the memory for each, which one run should not be able to
+// take several times over.
+const (
+	skeletonSize = 1 << 20 // directories and links only
+	runSize      = 64 << 20
+	shmSize      = 1 << 30
+	tmpSize      = 2 << 30 // tmp = "memory", each of /tmp and /var/tmp
+)
+
+// bug marks an error that no user input should be able to cause.
+func bug(err error) error {
+	return &plan.Error{Op: "wall bug", Err: err, Hint: "please report this with the command line and the profile"}
+}
+
+// Resolve makes the plan for one run. It is pure: everything it knows comes
+// from h and o, and the same input gives the same plan.
+//
+// The error joins *plan.Error values; plan.ExitStatus gives the exit status:
+// 127 when the command was not found, 126 when it cannot be executed, else 125.
+// A protection that the host cannot give is an error that matches
+// errors.ErrUnsupported, or an entry of Plan.Degraded when the profile says
+// if-unavailable = "degrade" and does not require that wall. A missing user
+// namespace is always an error: no wall of this version stands without one.
+func Resolve(h Host, o Options) (plan.Plan, error) {
+	r := &resolver{h: h, o: o, t: newTree(h.FS), s: defaults()}
+	p, err := r.resolve()
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	if err := p.Validate(); err != nil {
+		return plan.Plan{}, bug(err)
+	}
+	return p, nil
+}
+
+type resolver struct {
+	h  Host
+	o  Options
+	t  *tree
+	s  settings
+	b  *builder
+	at places
+	p  plan.Plan
+
+	pwd      string  // working directory as the command should see it in PWD
+	home     located // of the account
+	required map[plan.Wall]bool
+}
+
+func (r *resolver) resolve() (plan.Plan, error) {
+	if len(r.o.Command) == 0 || r.o.Command[0] == "" {
+		return plan.Plan{}, &plan.Error{Op: "there is no command to run", Hint: "write it behind --, for example: wall run -- make test"}
+	}
+	for i, a := range r.o.Command {
+		if strings.IndexByte(a, 0) >= 0 {
+			return plan.Plan{}, &plan.Error{Op: fmt.Sprintf("argument %d of the command contains a NUL byte", i)}
+		}
+	}
+	r.at.home = r.h.AccountHome
+	if r.at.home == "" {
+		// Only when the account record is missing; the caller may have moved $HOME.
+		r.at.home = lookup(r.h.Environ, "HOME")
+	}
+	if !strings.HasPrefix(r.at.home, "/") || strings.IndexByte(r.at.home, 0) >= 0 {
+		r.at.home = ""
+	} else {
+		r.at.home = path.Clean(r.at.home)
+	}
+
+	name, origin := r.o.Profile, plan.Origin{Text: "--profile " + r.o.Profile}
+	if name == "" {
+		name, origin = r.o.Default, def
+	}
+	layers, err := loader{r.t, r.at}.load(name, r.h.Cwd, origin)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	for i, l := range layers {
+		r.s.over(l, i)
+	}
+	if errs := r.s.flags(r.o.Flags); len(errs) > 0 {
+		return plan.Plan{}, errors.Join(errs...)
+	}
+	if r.s.enforce.V == "fs" {
+		r.s.network = Value[string]{true, "host", r.s.enforce.Origin}
+	}
+	if err := r.directories(); err != nil {
+		return plan.Plan{}, err
+	}
+
+	r.p = plan.Plan{
+		Version:  plan.Version,
+		Profile:  r.s.name,
+		Enforce:  plan.Enforce(r.s.enforce.V),
+		Command:  plan.Command{Dir: r.at.cwd},
+		Identity: plan.Identity{UID: r.h.UID, GID: r.h.GID},
+		Stdio:    slices.Clone(r.h.Stdio),
+		KeepFDs:  slices.Compact(slices.Sorted(slices.Values(r.o.KeepFDs))),
+	}
+	r.b = newBuilder(r.t)
+	r.b.workspace, r.b.cwd = r.at.workspace, r.at.cwd
+	var errs []error
+	if r.p.Enforce != plan.EnforceOff {
+		errs = append(errs, r.available())
+		r.spaces()
+		if err := r.files(); err != nil {
+			return plan.Plan{}, errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, r.filter())
+		r.landlock()
+		r.limits()
+		r.checks()
+	}
+	errs = append(errs, r.environment())
+	if err := errors.Join(errs...); err != nil {
+		return plan.Plan{}, err
+	}
+	if err := r.command(); err != nil {
+		return plan.Plan{}, err
+	}
+	return r.p, nil
+}
+
+// lookup gives the last value of a variable, as a program would see it.
+func lookup(environ []string, name string) string {
+	for i := len(environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(environ[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// directories finds the home, the working directory and the workspace.
+func (r *resolver) directories() error {
+	h := r.h
+	if h.Cwd == "" {
+		return &plan.Error{Op: "cannot find the working directory: it was deleted", Hint: "change to an existing directory first"}
+	}
+	cwd, pwd, o := h.Cwd, h.Pwd, def
+	if pwd == "" {
+		pwd = cwd
+	}
+	start := pwd
+	r.at.cwd, r.at.workspace = h.Cwd, h.Cwd
+	if c := r.s.cwdDir; c.Set {
+		p, err := r.at.expand(c.V, start)
+		if err != nil {
+			return &plan.Error{Op: "cannot use the working directory " + quote(c.V), Origin: c.Origin, Err: err}
+		}
+		cwd, pwd, o = p, p, c.Origin
+	}
+	l := r.t.walk(cwd)
+	if err := wantDir(l); err != nil {
+		return &plan.Error{Op: "cannot use the working directory " + quote(cwd), Origin: o, Err: err}
+	}
+	r.at.cwd = l.path
+	r.pwd = path.Clean(pwd)
+	if r.t.walk(r.pwd).path != l.path {
+		r.pwd = l.path // a spelling with ".." behind a link
+	}
+
+	ws, o := h.Cwd, def
+	if w := r.s.workspaceDir; w.Set {
+		p, err := r.at.expand(w.V, start)
+		if err != nil {
+			return &plan.Error{Op: "cannot use the workspace " + quote(w.V), Origin: w.Origin, Err: err}
+		}
+		ws, o = p, w.Origin
+	}
+	l = r.t.walk(ws)
+	if err := wantDir(l); err != nil {
+		return &plan.Error{Op: "cannot use the workspace " + quote(ws), Origin: o, Err: err,
+			Hint: "name an existing directory with --workspace"}
+	}
+	r.at.workspace = l.path
+	r.s.workspaceDir = Value[string]{true, ws, o}
+
+	if r.at.home != "" {
+		r.home = r.t.walk(r.at.home)
+	}
+	if r.s.enforce.V == string(plan.EnforceOff) {
+		return nil
+	}
+	return r.saneWorkspace(l.path, o)
+}
+
+// ours are the trees that wall makes anew, in which nothing of the host can be
+// granted or be the workspace.
+var ours = []string{"/proc", "/sys", "/dev"}
+
+// systemDirs are never a workspace: the whole system would be writable to root.
+var systemDirs = []string{"/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/opt", "/run", "/sbin", "/usr", "/var"}
+
+func (r *resolver) saneWorkspace(ws string, o plan.Origin) error {
+	const choose = "change to the project, or name it with --workspace"
+	fail := func(why, hint string) error {
+		return &plan.Error{Op: "cannot use " + quote(ws) + " as the workspace: it " + why, Origin: o, Hint: hint}
+	}
+	if ws == "/" {
+		return fail("is the whole file system", choose)
+	}
+	for _, d := range ours {
+		if within(ws, d) {
+			return fail("lies in "+d+", which wall makes anew", choose)
+		}
+	}
+	if r.home.exists() && !r.s.allowHome {
+		switch {
+		case ws == r.home.path:
+			return fail("is the home directory", choose+"; --allow-home-workspace permits it")
+		case below(r.home.path, ws):
+			return fail("contains the home directory", choose+"; --allow-home-workspace permits it")
+		}
+	}
+	if slices.Contains(systemDirs, ws) {
+		return fail("is a system directory", choose)
+	}
+	return nil
+}
+
+func wantDir(l located) error {
+	switch {
+	case l.err != nil:
+		return l.err
+	case l.missing != "":
+		return fs.ErrNotExist
+	case !l.mode.IsDir():
+		return errNotDir
+	}
+	return nil
+}
+
+// available answers for every wall whether the host can build it.
+func (r *resolver) available() error {
+	r.required = map[plan.Wall]bool{}
+	origin := map[plan.Wall]plan.Origin{}
+	for _, w := range r.s.require {
+		r.required[plan.Wall(w.V)] = true
+		origin[plan.Wall(w.V)] = w.Origin
+	}
+	var errs []error
+	if err := r.h.Namespaces; err != nil {
+		errs = append(errs, &plan.Error{Op: "cannot make the box: wall needs user namespaces", Err: unsupported(err),
+			Hint: "run \"wall doctor\"; usual causes are an AppArmor or sysctl restriction of unprivileged user namespaces, or a container's seccomp filter"})
+	}
+	lost := func(wall plan.Wall, what string, o plan.Origin, cause error, hint string) {
+		if r.s.ifUnavailable.V == "degrade" && !r.required[wall] {
+			r.p.Degraded = append(r.p.Degraded, plan.Degraded{Wall: wall, Lost: what, Cause: cause.Error(), Origin: o})
+			return
+		}
+		if r.required[wall] {
+			o = origin[wall]
+			hint += "; the profile requires this wall"
+		} else {
+			hint += "; or allow it with --if-unavailable degrade"
+		}
+		errs = append(errs, &plan.Error{Op: "cannot keep a promise of the profile: " + what, Origin: o, Hint: hint, Err: unsupported(cause)})
+	}
+	const newer = "use a newer kernel, or turn Landlock on with the boot parameter lsm=landlock,..."
+	switch abi := r.h.LandlockABI; {
+	case abi == 0:
+		cause := r.h.LandlockErr
+		if cause == nil {
+			cause = &plan.UnsupportedError{Feature: "Landlock", Need: "ABI 1 (Linux 5.13)"}
+		}
+		lost(plan.WallLandlock, "file rules are enforced by mounts alone, and files made on the host after the start are not hidden", r.s.ifUnavailable.Origin, cause, newer)
+		if r.s.network.V == "host" {
+			lost(plan.WallLandlock, "abstract Unix sockets of the host can be reached", r.s.network.Origin, cause, newer)
+		}
+	default:
+		have := "ABI " + strconv.Itoa(abi)
+		if abi < 6 && r.s.network.V == "host" {
+			lost(plan.WallLandlock, "abstract Unix sockets of the host can be reached", r.s.network.Origin,
+				&plan.UnsupportedError{Feature: "Landlock scope for abstract sockets", Need: "ABI 6 (Linux 6.12)", Have: have}, newer+"; or use --net none")
+		}
+		if abi < 2 {
+			r.p.Notices = append(r.p.Notices, plan.Notice{Origin: def,
+				Text: "with Landlock ABI 1 no file can be renamed or linked from one directory into another, not even in the workspace",
+				Hint: "cargo, npm and git need Linux 5.19 or newer"})
+		}
+		if abi < 3 {
+			r.p.Notices = append(r.p.Notices, plan.Notice{Origin: def,
+				Text: "with Landlock " + have + " truncating a file is refused by read-only mounts alone, not by Landlock as well"})
+		}
+	}
+	if err := r.h.SeccompErr; err != nil {
+		lost(plan.WallSyscalls, "system calls are not filtered", r.s.seccomp.Origin, err, "run \"wall doctor\" to see what is missing")
+	}
+	return errors.Join(errs...)
+}
+
+// unsupported makes an error match errors.ErrUnsupported.
+func unsupported(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return unavailable{err}
+}
+
+type unavailable struct{ err error }
+
+func (u unavailable) Error() string        { return u.err.Error() }
+func (u unavailable) Unwrap() error        { return u.err }
+func (u unavailable) Is(target error) bool { return target == errors.ErrUnsupported }
+
+func (r *resolver) spaces() {
+	kinds := []plan.SpaceKind{plan.SpaceUser, plan.SpaceMount, plan.SpacePID, plan.SpaceNet, plan.SpaceIPC, plan.SpaceUTS, plan.SpaceCgroup}
+	for _, k := range kinds {
+		o := r.s.enforce.Origin
+		if k == plan.SpaceNet {
+			if r.s.network.V != "none" {
+				continue
+			}
+			o = r.s.network.Origin
+		}
+		r.p.Spaces = append(r.p.Spaces, plan.Space{Kind: k, Origin: o})
+	}
+}
+
+// filter chooses the system call filter.
+func (r *resolver) filter() error {
+	if r.h.SeccompErr != nil {
+		return nil // told by available
+	}
+	s := r.s.seccomp
+	if s.V == "default" || s.V == "strict" {
+		r.p.Seccomp = plan.Seccomp{Profile: s.V, Origin: s.Origin}
+		if r.s.nested.V {
+			r.p.Seccomp.Profile += "-nested"
+			r.p.Seccomp.Origin = r.s.nested.Origin
+		}
+		return nil
+	}
+	fail := func(hint string, err error) error {
+		return &plan.Error{Op: "cannot use the system call filter " + quote(s.V), Origin: s.Origin, Hint: hint, Err: err}
+	}
+	dir := r.s.seccompDir
+	if dir == "" {
+		dir = r.h.Cwd
+	}
+	p, err := r.at.expand(s.V, dir)
+	if err != nil {
+		return fail("", err)
+	}
+	data, at, err := r.t.readFile(p, 4<<20)
+	if err != nil {
+		return fail("", err)
+	}
+	if within(at, r.at.workspace) {
+		return fail("move the file out of the workspace", errors.New("it lies in the workspace, and what the command can write cannot be policy"))
+	}
+	if r.o.CustomFilter == nil {
+		return fail("use \"default\" or \"strict\"", &plan.UnsupportedError{Feature: "compiling a filter file", Need: "a build with libseccomp"})
+	}
+	prog, err := r.o.CustomFilter(at, data)
+	if err != nil {
+		return fail("", err)
+	}
+	r.p.Seccomp = plan.Seccomp{Profile: at, Program: prog, Origin: s.Origin}
+	if r.s.nested.V {
+		r.p.Notices = append(r.p.Notices, plan.Notice{Origin: r.s.nested.Origin,
+			Text: "nested-sandboxes changes nothing with a filter file", Hint: "allow clone and unshare in the file"})
+	}
+	return nil
+}
+
+func (r *resolver) landlock() {
+	abi := r.h.LandlockABI
+	if abi == 0 {
+		return
+	}
+	r.p.Landlock = plan.Landlock{
+		ABI:   abi,
+		Rules: r.b.rules(),
+		Stdio: true,
+		// Linux 6.12. With an older kernel signals stay inside by the pid
+		// namespace and abstract sockets by the network namespace.
+		Signals:  abi >= 6,
+		Abstract: abi >= 6,
+	}
+}
+
+func (r *resolver) limits() {
+	r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitCore, Value: 0, Origin: r.s.core.Origin})
+	if v := r.s.openFiles; v.Set {
+		r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitNoFile, Value: v.V, Origin: v.Origin})
+	}
+	if v := r.s.fileSize; v.Set {
+		r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitFSize, Value: v.V, Origin: v.Origin})
+	}
+}
+
+// maxChecks bounds each kind of file self-test; they cost a few microseconds each.
+const maxChecks = 8
+
+func (r *resolver) checks() {
+	add := func(op plan.CheckOp, p string, o plan.Origin) {
+		r.p.Checks = append(r.p.Checks, plan.Check{Op: op, Path: p, Origin: o})
+	}
+	for _, s := range r.p.Spaces {
+		add(plan.CheckSpace, string(s.Kind), s.Origin)
+	}
+	add(plan.CheckNoCaps, "", def)
+	add(plan.CheckNoNewPrivs, "", def)
+	if r.p.Seccomp.Profile != "" {
+		add(plan.CheckSeccomp, "", r.p.Seccomp.Origin)
+	}
+	add(plan.CheckNoSignal, "", def)
+	add(plan.CheckNoMount, "", def)
+	if r.s.network.V == "none" {
+		add(plan.CheckNoRoute, "", r.s.network.Origin)
+	}
+	add(plan.CheckUnwritable, "/"+checkFile, r.s.view.Origin)
+	if r.home.exists() && r.s.home.V == "read-only" && r.b.at(r.home.path).access == plan.AccessRead {
+		add(plan.CheckUnwritable, join(r.home.path, checkFile), r.s.home.Origin)
+	}
+	if r.b.at(r.at.workspace).access == plan.AccessRead {
+		add(plan.CheckUnwritable, join(r.at.workspace, checkFile), r.s.workspace.Origin)
+	}
+	r.p.Checks = append(r.p.Checks, r.b.unreadable[:min(maxChecks, len(r.b.unreadable))]...)
+	r.p.Checks = append(r.p.Checks, r.b.unwritable[:min(maxChecks, len(r.b.unwritable))]...)
+}
+
+// environment builds the environment of the command.
+func (r *resolver) environment() error {
+	in := envscrub.Input{
+		Ambient: r.h.Environ, AccountHome: r.h.AccountHome, OS: r.h.OS, FS: r.h.FS,
+		Home: r.at.home, TmpDir: "/tmp",
+	}
+	pol := envscrub.Policy{
+		Base: envscrub.Base(r.s.envBase.V), BaseOrigin: r.s.envBase.Origin,
+		Mode: envscrub.Mode(r.s.envScrub.V), ModeOrigin: r.s.envScrub.Origin,
+		KeepFDs: len(r.o.KeepFDs) > 0,
+	}
+	if !r.s.envScrub.Set {
+		pol.Mode, pol.ModeOrigin = pol.Base.DefaultMode(), def
+	}
+	if r.p.Enforce == plan.EnforceOff {
+		in.TmpDir = r.h.TempDir
+	} else {
+		in.ScratchHome = r.s.home.V == "scratch"
+	}
+	var errs []error
+	rules := func(items []Item[string]) []envscrub.Rule {
+		var out []envscrub.Rule
+		for _, it := range items {
+			pat, err := envscrub.ParsePattern(it.V)
+			if err != nil {
+				errs = append(errs, &plan.Error{Op: "cannot use the pattern " + quote(it.V), Origin: it.Origin, Err: err})
+				continue
+			}
+			out = append(out, envscrub.Rule{Pattern: pat, Origin: it.Origin})
+		}
+		return out
+	}
+	assigns := func(items []Item[Var]) []envscrub.Assign {
+		var out []envscrub.Assign
+		for _, it := range items {
+			out = append(out, envscrub.Assign{Name: it.V.Name, Value: it.V.Value, Origin: it.Origin})
+		}
+		return out
+	}
+	pol.Allow, pol.Deny = rules(r.s.envAllow), rules(r.s.envDeny)
+	for _, it := range r.s.envPass {
+		pol.Pass = append(pol.Pass, envscrub.Name{Name: it.V, Origin: it.Origin})
+	}
+	if r.s.envAuth.Set {
+		pol.Auth = envscrub.Name{Name: r.s.envAuth.V, Origin: r.s.envAuth.Origin}
+	}
+	pol.Set, pol.Flags = assigns(r.s.envSet), assigns(r.s.envFlags)
+	o := def
+	if r.s.cwdDir.Set {
+		o = r.s.cwdDir.Origin
+	}
+	pol.Fixed = []envscrub.Assign{{Name: "PWD", Value: r.pwd, Origin: o}}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	res, err := envscrub.Build(in, pol)
+	if err != nil {
+		return err
+	}
+	r.p.Env, r.p.Dropped = res.Env, res.Dropped
+	r.p.Notices = append(r.p.Notices, res.Notices...)
+	return nil
+}
