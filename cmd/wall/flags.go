@@ -27,7 +27,7 @@ type policyFlag struct {
 
 var policyFlags = []policyFlag{
 	{name: "workspace", arg: "DIR", usage: "directory the command works on (default: the working directory)"},
-	{name: "workspace-access", arg: "ACCESS", usage: "what the command may do in the workspace", choice: []string{"read-write", "read-only"}},
+	{name: "workspace-access", arg: "ACCESS", usage: "what the command may do in the workspace", choice: []string{"read", "write"}},
 	{name: "cwd", arg: "DIR", usage: "working directory of the command"},
 	{name: "ro", arg: "PATH", usage: "make PATH readable", many: true},
 	{name: "rw", arg: "PATH", usage: "make PATH writable", many: true},
@@ -45,7 +45,7 @@ var policyFlags = []policyFlag{
 	{name: "if-unavailable", arg: "ACTION", usage: "when this host cannot build a wall", choice: []string{"fail", "degrade"}},
 	{name: "seccomp", arg: "FILTER", usage: "system call filter: default, strict, or an OCI seccomp file"},
 	{name: "tty", arg: "MODE", usage: "what happens to a terminal on descriptors 0-2", choice: []string{"auto", "inherit", "none"}},
-	{name: "limit", arg: "NAME=VALUE", usage: "set a limit: open-files, file-size", many: true},
+	{name: "limit", arg: "NAME=VALUE", usage: "set a limit: core, open-files, file-size", many: true},
 }
 
 // shared holds what the flags that run, shell and plan have in common said.

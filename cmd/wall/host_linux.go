@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +19,36 @@ import (
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/seccomp"
 )
+
+// setScratchRoot puts the scratch root below dir, from --scratch-root, instead of
+// below the default.
+func setScratchRoot(h *profile.Host, dir string) error {
+	fail := func(err error, hint string) error {
+		return &plan.Error{Op: "cannot use " + quoteOdd(dir) + " for scratch directories", Origin: flagOrigin("--scratch-root " + quoteOdd(dir)), Hint: hint, Err: err}
+	}
+	if !path.IsAbs(dir) && h.Cwd == "" {
+		return fail(errors.New("the working directory was deleted"), "give an absolute path")
+	}
+	abs := dir
+	if !path.IsAbs(dir) {
+		abs = h.Cwd + "/" + dir
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(abs, &st); err != nil {
+		return fail(err, "the directory must exist")
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fail(unix.ENOTDIR, "")
+	}
+	// Plans have paths without links. Whoever can change this directory owns it
+	// anyway: wall makes a root of mode 0700 in it and insists on owning that.
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return fail(err, "")
+	}
+	h.TempDir = real
+	return nil
+}
 
 // tempDir is where the scratch root is made. $TMPDIR is not used: it may lie in
 // the workspace, where the command of an earlier run could prepare it.

@@ -119,6 +119,11 @@ func prepare(f *shared, status int, resolve resolver) (profile.Host, plan.Plan, 
 	if err != nil {
 		return host, plan.Plan{}, err
 	}
+	if f.scratch != "" {
+		if err := setScratchRoot(&host, f.scratch); err != nil {
+			return host, plan.Plan{}, err
+		}
+	}
 	o := f.options()
 	if o.KeepFDs, err = keptFDs(f.fds, status); err != nil {
 		return host, plan.Plan{}, err

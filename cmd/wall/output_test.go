@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+func TestExplain(t *testing.T) {
+	err := errors.Join(
+		&plan.Error{Op: "cannot make /srv/data writable inside", Origin: plan.Origin{File: "b.toml", Line: 14, Text: "x = 1"}, Hint: "make it", Err: errors.New("no such file or directory")},
+		&plan.Error{Op: "second\x1b[31m\nwall: error: forged"},
+	)
+	want := "wall: error: cannot make /srv/data writable inside: no such file or directory\n  at b.toml:14: x = 1\n  hint: make it\n" +
+		"wall: error: second?[31m?wall: error: forged\n"
+	if got := explain(err); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	want = "wall: \x1b[31merror:\x1b[0m cannot make /srv/data writable inside: no such file or directory\n  at b.toml:14: x = 1\n  \x1b[36mhint:\x1b[0m make it\n" +
+		"wall: \x1b[31merror:\x1b[0m second?[31m?wall: error: forged\n"
+	if got := colour(explain(err)); got != want {
+		t.Errorf("got\n%qwant\n%q", got, want)
+	}
+}
+
+func TestPrintPlanNotes(t *testing.T) {
+	var b bytes.Buffer
+	p := plan.Plan{
+		Degraded: []plan.Degraded{{Wall: plan.WallNetwork, Lost: "the network is shared", Cause: "a\nb"}},
+		Notices:  []plan.Notice{{Text: "two hard links", Hint: "copy them", Origin: plan.Origin{Text: "default"}}},
+	}
+	if err := printPlanNotes(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	want := "wall: degraded: network: the network is shared (a?b)\nwall: notice: two hard links\n  at default\n  hint: copy them\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestInFile(t *testing.T) {
+	err := inFile("f.json", errors.Join(
+		&plan.Error{Op: "a", Origin: plan.Origin{Line: 2, Column: 5, Text: "x"}},
+		&plan.Error{Op: "b", Hint: "h"},
+		errors.New("c"),
+	))
+	want := "wall: error: a\n  at f.json:2:5: x\nwall: error: b\n  at f.json\n  hint: h\nwall: error: c\n"
+	if got := explain(err); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestLandlockFinding(t *testing.T) {
+	for _, tt := range []struct {
+		abi    int
+		err    error
+		ok     bool
+		detail string
+	}{
+		{7, nil, true, "ABI 7"},
+		{3, nil, true, "ABI 3; signals and abstract sockets"},
+		{0, errors.New("not started"), false, "not started"},
+		{0, nil, false, "the kernel has no Landlock"},
+	} {
+		f := landlockFinding(tt.abi, tt.err)
+		if f.OK != tt.ok || !strings.HasPrefix(f.Detail, tt.detail) || !f.Required {
+			t.Errorf("%d, %v: %+v", tt.abi, tt.err, f)
+		}
+	}
+}
+
+// TestDiagnosis checks what counts: required things alone decide, and what is
+// well has no remedy.
+func TestDiagnosis(t *testing.T) {
+	d := diagnosis{Version: 1, Wall: "x", OK: true}
+	d.add(finding{Name: "good", OK: true, Required: true, Detail: "works", Remedy: "unused"})
+	d.add(customFilterFinding(false))
+	if !d.OK {
+		t.Error("something optional decides")
+	}
+	d.add(seccompFinding(false, nil))
+	if d.OK {
+		t.Error("something required does not decide")
+	}
+	var b bytes.Buffer
+	if err := d.writeText(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `good                    ok       works
+custom seccomp filters  absent   this wall was built without cgo
+                        remedy: build wall with cgo and libseccomp; the built-in filters work without
+seccomp                 missing  the kernel refuses filters
+                        remedy: use a kernel with CONFIG_SECCOMP_FILTER; in a container, allow seccomp(2) in its own filter
+
+Some walls cannot be built here: profiles that ask for them refuse to run.
+`
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := d.writeJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var back diagnosis
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back.Findings) != 3 || back.OK || back.Findings[0].Remedy != "" {
+		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+func TestDiagnoseFindsEverything(t *testing.T) {
+	d, err := diagnose(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, f := range d.Findings {
+		seen[f.Name] = true
+		if f.Detail == "" || f.OK != (f.Remedy == "") {
+			t.Errorf("%+v: want a detail, and a remedy exactly when it is not well", f)
+		}
+	}
+	for _, name := range []string{"user namespaces", "landlock", "seccomp", "custom seccomp filters"} {
+		if !seen[name] {
+			t.Errorf("%s is not tried", name)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A recorder is a target that writes down what it gets.
+type recorder struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (r *recorder) Signal(s os.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, fmt.Sprint(s))
+	return nil
+}
+
+func (r *recorder) Kill() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, "kill")
+	return nil
+}
+
+// wait waits until n things were recorded.
+func (r *recorder) wait(t *testing.T, n int) string {
+	t.Helper()
+	for range 500 {
+		r.mu.Lock()
+		done := len(r.got) >= n
+		s := strings.Join(r.got, ",")
+		r.mu.Unlock()
+		if done {
+			return s
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("only %v", r.got)
+	return ""
+}
+
+func raise(t *testing.T, s unix.Signal) {
+	t.Helper()
+	if err := unix.Kill(os.Getpid(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRelayPassesSignals(t *testing.T) {
+	r := newRelay(func() { t.Error("the box is given up") })
+	<-r.listening
+	raise(t, unix.SIGUSR1) // waits for the command
+	time.Sleep(50 * time.Millisecond)
+	var rec recorder
+	r.start(&rec)
+	if got := rec.wait(t, 1); got != "user defined signal 1" {
+		t.Errorf("got %s", got)
+	}
+	for i, s := range []unix.Signal{unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTERM} {
+		raise(t, s)
+		rec.wait(t, i+2)
+	}
+	terminated, gaveUp := r.stop()
+	if !terminated || gaveUp != 0 {
+		t.Errorf("terminated %v, gave up %v", terminated, gaveUp)
+	}
+	want := "user defined signal 1,hangup,quit,user defined signal 2,window changed,continued,terminated"
+	if got := rec.wait(t, 7); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRelayKillsOnSecondInterrupt(t *testing.T) {
+	r := newRelay(func() {})
+	<-r.listening
+	var rec recorder
+	r.start(&rec)
+	raise(t, unix.SIGINT)
+	rec.wait(t, 1)
+	raise(t, unix.SIGINT)
+	if got := rec.wait(t, 2); got != "interrupt,kill" {
+		t.Errorf("got %s", got)
+	}
+	// A late one is a first one again.
+	r.mu.Lock()
+	r.interrupt = time.Now().Add(-secondInterrupt - time.Second)
+	r.mu.Unlock()
+	raise(t, unix.SIGINT)
+	if got := rec.wait(t, 3); got != "interrupt,kill,interrupt" {
+		t.Errorf("got %s", got)
+	}
+	if terminated, _ := r.stop(); terminated {
+		t.Error("SIGINT is taken for SIGTERM")
+	}
+}
+
+func TestRelayGivesUpBeforeTheStart(t *testing.T) {
+	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		cancelled := make(chan struct{})
+		r := newRelay(func() { close(cancelled) })
+		<-r.listening
+		raise(t, s)
+		select {
+		case <-cancelled:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%v does not end the start", s)
+		}
+		if _, gaveUp := r.stop(); gaveUp != s {
+			t.Errorf("gave up for %v, want %v", gaveUp, s)
+		}
+	}
+}
