@@ -3,6 +3,7 @@ package landlock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	golandlock "github.com/landlock-lsm/go-landlock/landlock"
@@ -209,6 +210,7 @@ func compileRules(in []plan.PathRule, handled golandlock.AccessFSSet, o Options)
 		if err != nil {
 			return nil, err
 		}
+		out = slices.Grow(out, len(expanded))
 		for _, e := range expanded {
 			a, _ := rights(e.Access)
 			if a &= handled; a == 0 {

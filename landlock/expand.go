@@ -112,6 +112,7 @@ func (x *expander) dir(p string, below []string, must bool) error {
 
 	onTheWay := group(p, below)
 	isDir := make(map[string]bool, len(onTheWay))
+	x.out = slices.Grow(x.out, min(len(entries), MaxRules))
 	for _, e := range entries {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") {
 			return fmt.Errorf("wall bug: %s has an entry %q", p, e.Name)

@@ -69,9 +69,13 @@ func (r Ruleset) Open() (fd int, err error) {
 }
 
 func (r Ruleset) fill(ruleset int) error {
+	var dir directory
+	defer dir.close()
 	for i := range r.Rules {
 		rule := &r.Rules[i]
-		err := addPath(ruleset, rule)
+		// Rules for the entries of one directory follow each other: open it once.
+		shared := i+1 < len(r.Rules) && parent(r.Rules[i+1].Path) == parent(rule.Path)
+		err := addPath(ruleset, &dir, shared, rule)
 		if err == nil || rule.Optional && isMissing(err) {
 			continue
 		}
@@ -98,6 +102,47 @@ func (r Ruleset) fill(ruleset int) error {
 	return nil
 }
 
+// A directory is the one that the last rule was in, when the next is in it too.
+type directory struct {
+	path string // "" none
+	fd   int
+}
+
+func (d *directory) close() {
+	if d.path != "" {
+		unix.Close(d.fd)
+		d.path = ""
+	}
+}
+
+// open opens a path as openPath does with O_PATH; shared says that the next
+// one will be in the same directory.
+func (d *directory) open(path string, shared bool) (int, error) {
+	dir := parent(path)
+	if d.path != dir {
+		d.close()
+		if !shared || path == "/" {
+			return openPath(path, unix.O_PATH)
+		}
+		fd, err := openPath(dir, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return -1, err
+		}
+		d.path, d.fd = dir, fd
+	}
+	name := strings.TrimPrefix(path[len(dir):], "/")
+	if name == "" { // the root: its own parent
+		name = "."
+	}
+	for {
+		fd, err := unix.Openat(d.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		return fd, os.NewSyscallError("openat", err)
+	}
+}
+
 // isMissing reports whether a path is not there for the command either: stage 2
 // has given up its capabilities by now, so what it cannot reach the command
 // cannot.
@@ -105,21 +150,30 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, fs.ErrPermission)
 }
 
-func addPath(ruleset int, rule *Rule) error {
-	fd, err := openPath(rule.Path, unix.O_PATH)
+func addPath(ruleset int, dir *directory, shared bool, rule *Rule) error {
+	fd, err := dir.open(rule.Path, shared)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
+	// The kernel itself says EINVAL when a right for directories is in a rule
+	// on something else; most rules are on directories, and asking first would
+	// cost a call for each.
+	if rule.Access&^accessFile != 0 {
+		if err := addBeneath(ruleset, fd, rule.Access); !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
 	mode, err := fileType(fd)
 	if err != nil {
 		return err
 	}
-	if mode == unix.S_IFLNK {
-		return unix.ELOOP
-	}
 	access := rule.Access
-	if mode != unix.S_IFDIR {
+	switch mode {
+	case unix.S_IFLNK:
+		return unix.ELOOP
+	case unix.S_IFDIR:
+	default:
 		access &= accessFile
 	}
 	return addBeneath(ruleset, fd, access)
@@ -225,7 +279,7 @@ func ReadDir(dir string) ([]Entry, error) {
 		case e.Type()&fs.ModeSymlink != 0:
 			t = plan.TypeSymlink
 		}
-		entries = append(entries, Entry{strings.Clone(e.Name()), t})
+		entries = append(entries, Entry{e.Name(), t})
 	}
 	return entries, nil
 }
