@@ -14,6 +14,7 @@ import (
 // collected first and carried out sorted by path, parents first, so that no
 // mount hides an earlier one and each can ask what it lies in.
 type request struct {
+	seq    int    // in which order it was asked for
 	path   string // free of links; the same path on the host where the host is involved
 	kind   requestKind
 	origin plan.Origin
@@ -55,7 +56,7 @@ type spot struct {
 // A builder collects requests and turns them into mounts.
 type builder struct {
 	t        *tree
-	requests []request
+	requests []*request
 	granted  map[string]bool // paths that a grant names exactly
 
 	spots        map[string]*spot
@@ -77,13 +78,16 @@ type builder struct {
 func newBuilder(t *tree) *builder {
 	return &builder{
 		t: t, granted: map[string]bool{}, spots: make(map[string]*spot, 64), pinned: map[string]bool{},
-		requests: make([]request, 0, 256), ops: make([]plan.Mount, 0, 96),
+		requests: make([]*request, 0, 256), ops: make([]plan.Mount, 0, 96),
 	}
 }
 
 func (b *builder) fail(e *plan.Error) { b.errs = append(b.errs, e) }
 
-func (b *builder) add(r request) { b.requests = append(b.requests, r) }
+func (b *builder) add(r request) {
+	r.seq = len(b.requests)
+	b.requests = append(b.requests, &r)
+}
 
 // links asks for the links of a walk to be made again where they would be missing.
 func (b *builder) links(l located, o plan.Origin) {
@@ -147,11 +151,11 @@ func (b *builder) build(root plan.Mount) {
 	}
 	b.spots["/"] = s
 
-	slices.SortStableFunc(b.requests, func(x, y request) int {
+	slices.SortFunc(b.requests, func(x, y *request) int {
 		if c := comparePaths(x.path, y.path); c != 0 {
 			return c
 		}
-		return cmp.Compare(x.kind, y.kind)
+		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.seq, y.seq))
 	})
 	for i := 0; i < len(b.requests); {
 		j := i + 1
@@ -161,15 +165,25 @@ func (b *builder) build(root plan.Mount) {
 		b.onePath(b.requests[i:j], b.requests[j:])
 		i = j
 	}
-	slices.SortStableFunc(b.ops, func(x, y plan.Mount) int {
+	order := make([]int, len(b.ops)) // a Mount is large, so that moving it costs more than comparing
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		x, y := &b.ops[i], &b.ops[j]
 		if c := comparePaths(x.Target, y.Target); c != 0 {
 			return c
 		}
-		return cmp.Compare(opRank(x.Op), opRank(y.Op))
+		return cmp.Or(cmp.Compare(opRank(x.Op), opRank(y.Op)), cmp.Compare(i, j))
 	})
+	ops := make([]plan.Mount, 0, 1+len(b.ops)+len(b.seals))
+	ops = append(ops, root)
+	for _, i := range order {
+		ops = append(ops, b.ops[i])
+	}
 	// Deepest first, so that a sealed tree never lacks a mount point.
 	slices.SortStableFunc(b.seals, func(x, y plan.Mount) int { return comparePaths(y.Target, x.Target) })
-	b.ops = append(append([]plan.Mount{root}, b.ops...), b.seals...)
+	b.ops = append(ops, b.seals...)
 }
 
 func opRank(op plan.MountOp) int {
@@ -186,11 +200,10 @@ func opRank(op plan.MountOp) int {
 
 // onePath carries out all requests for one path. later are the requests for
 // paths that sort behind it.
-func (b *builder) onePath(rs, later []request) {
+func (b *builder) onePath(rs, later []*request) {
 	var grant, hide *request
 	var protects []*request
-	for i := range rs {
-		r := &rs[i]
+	for _, r := range rs {
 		switch r.kind {
 		case reqGrant:
 			grant = stronger(grant, r)
@@ -205,9 +218,8 @@ func (b *builder) onePath(rs, later []request) {
 	if hide != nil && grant != nil && b.conflict(grant, hide) {
 		return
 	}
-	done := map[requestKind]bool{}
-	for i := range rs {
-		r := &rs[i]
+	var done [reqHide + 1]bool
+	for _, r := range rs {
 		switch r.kind {
 		case reqPrivate:
 			// The workspace may be /tmp or, with the explicit flag, HOME; then
@@ -356,7 +368,7 @@ func (b *builder) protect(r *request) {
 // checkFile is the file that the self-test tries to make in a directory.
 const checkFile = ".wall-check"
 
-func (b *builder) hide(r *request, later []request) {
+func (b *builder) hide(r *request, later []*request) {
 	around := b.at(r.path)
 	for _, w := range []struct{ path, what string }{
 		{b.workspace, "the workspace"}, {b.cwd, "the working directory"}, {b.home, "the home directory"},

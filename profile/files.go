@@ -262,6 +262,7 @@ func (r *resolver) system() {
 		}
 	}
 	r.skeleton(plan.Mount{Op: plan.OpDir, Target: "/etc", Mode: 0o755, Origin: o})
+	r.t.list("/etc")
 	for _, n := range etcNames {
 		if r.t.exists("/etc/" + n) {
 			r.show("/etc/"+n, o)
@@ -452,6 +453,10 @@ func (r *resolver) grants() {
 func (r *resolver) within(p, dir string) bool { return dir != "" && within(p, dir) }
 
 func (r *resolver) hides() {
+	if r.home.exists() {
+		r.t.list(r.home.path)
+		r.t.list(join(r.home.path, ".config"))
+	}
 	items := make([]Item[string], len(r.s.hide))
 	flags := make(map[plan.Origin]bool)
 	for i, h := range r.s.hide {

@@ -3,6 +3,7 @@ package profile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -51,8 +52,9 @@ func fileType(m fs.FileMode) plan.FileType {
 // A tree answers questions about the host's files. It remembers every answer,
 // so that one Resolve sees one state and asks for no path twice.
 type tree struct {
-	fsys fs.FS
-	seen map[string]entryInfo
+	fsys   fs.FS
+	seen   map[string]entryInfo
+	listed map[string]map[string]bool // directories that were listed, with their names
 }
 
 type entryInfo struct {
@@ -61,7 +63,39 @@ type entryInfo struct {
 	err  error
 }
 
-func newTree(fsys fs.FS) *tree { return &tree{fsys: fsys, seen: make(map[string]entryInfo, 256)} }
+func newTree(fsys fs.FS) *tree {
+	return &tree{fsys: fsys, seen: make(map[string]entryInfo, 256), listed: map[string]map[string]bool{}}
+}
+
+// maxListed is the size of a directory up to which listing it is cheaper than
+// asking for some fifty names.
+const maxListed = 1000
+
+// list prepares for many questions about one directory, free of links, most of
+// which are about names that do not exist.
+func (t *tree) list(dir string) {
+	if e := t.lstat(dir); e.err != nil || !e.mode.IsDir() {
+		return
+	}
+	f, err := t.fsys.Open(name(dir))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	d, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return
+	}
+	es, err := d.ReadDir(maxListed)
+	if err != nil && err != io.EOF || len(es) == maxListed {
+		return
+	}
+	names := make(map[string]bool, len(es))
+	for _, e := range es {
+		names[e.Name()] = true
+	}
+	t.listed[dir] = names
+}
 
 // name turns an absolute path into a name for fs.FS.
 func name(p string) string {
@@ -77,7 +111,9 @@ func (t *tree) lstat(p string) entryInfo {
 		return e
 	}
 	var e entryInfo
-	if !fs.ValidPath(name(p)) {
+	if names, ok := t.listed[path.Dir(p)]; ok && !names[path.Base(p)] {
+		e.err = fs.ErrNotExist
+	} else if !fs.ValidPath(name(p)) {
 		e.err = &fs.PathError{Op: "lstat", Path: p, Err: errors.New("the name is not valid UTF-8")}
 	} else if st, err := fs.Lstat(t.fsys, name(p)); err != nil {
 		e.err = err
