@@ -287,7 +287,7 @@ func (b *builder) conflict(grant, hide *request) bool {
 	case "runtime":
 		return false
 	default:
-		b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is hidden by " + quote(hide.origin.String()),
+		b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is hidden by " + place(hide.origin),
 			Origin: grant.origin, Hint: "hide beats a grant of the same path; grant a path below it"})
 	}
 	return true
@@ -395,8 +395,8 @@ func (b *builder) hide(r *request, later []*request) {
 		}
 		carved = carved || l.kind == reqGrant
 	}
-	if r.forced {
-		b.pins(r.path, r.origin)
+	if r.forced && around.access == plan.AccessWrite {
+		b.pins(r.path, r.origin) // stage 1 finds it by name at the end
 	}
 	if carved && r.typ == plan.TypeDir {
 		// A grant below needs a mount point, which a cover does not offer.
@@ -480,6 +480,15 @@ func (b *builder) writableBetween(p, top string) bool {
 		}
 	}
 	return false
+}
+
+// place names an origin in the middle of a sentence.
+func place(o plan.Origin) string {
+	if o.File == "" {
+		return o.Text
+	}
+	o.Text = ""
+	return o.String()
 }
 
 // quote shows a path in a message: as it is when it is plain.

@@ -67,10 +67,10 @@ func (r *resolver) command() error {
 		fail.Err = fmt.Errorf("%s is not executable: %w", quote(notExec), fs.ErrPermission)
 		fail.Hint = "set its execute permission"
 	case hidden != "":
-		fail.Err = fmt.Errorf("the command is not visible inside: %w", fs.ErrNotExist)
+		fail.Err = errInvisible
 		fail.Hint = "it exists on the host as " + quote(hidden) + "; add --ro " + quote(path.Dir(hidden))
 	default:
-		fail.Err = fmt.Errorf("the command was not found in PATH: %w", fs.ErrNotExist)
+		fail.Err = errNotInPath
 		fail.Hint = "check the spelling, or name the file with its directory"
 		if search == "" {
 			fail.Hint = "the environment of the box has no PATH; set one with --env"
@@ -78,6 +78,17 @@ func (r *resolver) command() error {
 	}
 	return fail
 }
+
+var (
+	errNotInPath = notFound("it is in no directory of PATH")
+	errInvisible = notFound("it is not visible inside")
+)
+
+// notFound is a reason that matches fs.ErrNotExist.
+type notFound string
+
+func (n notFound) Error() string        { return string(n) }
+func (n notFound) Is(target error) bool { return target == fs.ErrNotExist }
 
 // useCommand checks one file that was named with its directory.
 func (r *resolver) useCommand(asked, p string) error {
@@ -89,9 +100,9 @@ func (r *resolver) useCommand(asked, p string) error {
 	case l.err != nil:
 		fail.Err = l.err
 	case l.missing != "":
-		fail.Err = fs.ErrNotExist
+		fail.Err = errMissing
 	case !r.shown(l):
-		fail.Err = fmt.Errorf("it is not visible inside: %w", fs.ErrNotExist)
+		fail.Err = errInvisible
 		fail.Hint = "make it visible with --ro " + quote(path.Dir(l.path))
 	case l.mode.IsDir():
 		fail.Exit, fail.Err = plan.ExitNotExecutable, errIsDir

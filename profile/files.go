@@ -52,7 +52,7 @@ func (r *resolver) files() error {
 // privateTree asks for one tree that wall makes.
 func (r *resolver) privateTree(m plan.Mount, rule plan.Access, seal bool) {
 	p := m.Target
-	if r.s.view.V == "host" {
+	if r.s.view.V == "host" && !below(p, "/dev") {
 		// The name may be a link on this host; wall never mounts over a link.
 		l := r.t.walk(p)
 		if !l.exists() {
@@ -206,7 +206,7 @@ func (r *resolver) devices() {
 			}
 		}
 		if !found {
-			fail(fs.ErrNotExist, "remove the line on hosts without this device")
+			fail(errMissing, "remove the line on hosts without this device")
 		}
 	}
 }
@@ -316,7 +316,7 @@ func (r *resolver) homeDir() error {
 	case l.exists() && !l.mode.IsDir():
 		return &plan.Error{Op: "cannot use the home directory " + quote(r.at.home), Origin: o, Err: errNotDir}
 	case mode != "read-only" && l.missing != "" && r.s.view.V == "host":
-		return &plan.Error{Op: fmt.Sprintf("cannot make a %s home at %s", mode, quote(r.at.home)), Origin: o, Err: fs.ErrNotExist,
+		return &plan.Error{Op: fmt.Sprintf("cannot make a %s home at %s", mode, quote(r.at.home)), Origin: o, Err: errMissing,
 			Hint: "create the directory, or use --view system, where wall can make it"}
 	case mode != "read-only" && (l.path == "/" || slices.ContainsFunc(ours, func(d string) bool { return within(l.path, d) })):
 		return &plan.Error{Op: fmt.Sprintf("cannot make a %s home at %s", mode, quote(l.path)), Origin: o,
@@ -390,6 +390,14 @@ func (r *resolver) grants() {
 			continue
 		}
 		l := r.t.walk(p)
+		if d := slices.IndexFunc(ours, func(d string) bool { return within(l.path, d) }); d >= 0 {
+			hint := ""
+			if ours[d] == "/dev" {
+				hint = "use devices = [...] in the profile"
+			}
+			fail(errors.New("wall makes its own "+ours[d]), hint)
+			continue
+		}
 		switch {
 		case l.missing != "" || errors.Is(l.err, errNotDir):
 			if g.V.Optional {
@@ -399,7 +407,7 @@ func (r *resolver) grants() {
 			if g.flag {
 				hint = "create it, or use --" + map[plan.Access]string{plan.AccessRead: "ro", plan.AccessWrite: "rw"}[g.V.Access] + "-try to skip it when missing"
 			}
-			err := error(fs.ErrNotExist)
+			err := errMissing
 			if l.err != nil {
 				err = l.err
 			}
@@ -417,14 +425,6 @@ func (r *resolver) grants() {
 			} else {
 				fail(errors.New("it is the whole file system"), "grant the directories that the command needs")
 			}
-			continue
-		}
-		if d := slices.IndexFunc(ours, func(d string) bool { return within(l.path, d) }); d >= 0 {
-			hint := ""
-			if ours[d] == "/dev" {
-				hint = "use devices = [...] in the profile"
-			}
-			fail(errors.New("wall makes its own "+ours[d]), hint)
 			continue
 		}
 		if r.within(l.path, r.p.Scratch.Root) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -28,7 +27,7 @@ func Builtins() []string { return slices.Clone(builtins) }
 // profile.
 func Builtin(name string) ([]byte, error) {
 	if !slices.Contains(builtins, name) {
-		return nil, fs.ErrNotExist
+		return nil, errMissing
 	}
 	return builtinFS.ReadFile("builtin/" + name + ".toml")
 }
@@ -132,7 +131,7 @@ func (t *tree) readFile(p string, most int64) (data []byte, at string, err error
 	case l.err != nil:
 		return nil, "", l.err
 	case l.missing != "":
-		return nil, "", fs.ErrNotExist
+		return nil, "", errMissing
 	case l.mode.IsDir():
 		return nil, "", errIsDir
 	case !l.mode.IsRegular():

@@ -474,10 +474,10 @@ func decodeGrants(d *document, k keyed, to *List[Grant]) {
 			enum("access", &access, "read", "write"), text("why", &why),
 			{"optional", func(d *document, k keyed) { optional, _ = boolean(d, k) }},
 		})
-		if v.get("path") == nil {
+		if n == len(d.probs) && v.get("path") == nil {
 			d.fail(v.off, "", "the grant has no \"path\"")
 		}
-		if v.get("access") == nil {
+		if n == len(d.probs) && v.get("access") == nil {
 			d.fail(v.off, `write access = "read" or access = "write"`, "the grant has no \"access\"")
 		}
 		if n == len(d.probs) {
@@ -502,8 +502,12 @@ func decodeSet(d *document, k keyed, to *List[Var]) {
 	*to = List[Var]{Set: true, Origin: quiet(k.off)}
 	for _, v := range k.val.keys {
 		o := quiet(v.off)
-		o.Text = "set " + v.name
-		msg := badName(v.name)
+		shown, _, _ := strings.Cut(v.name, "=") // someone may have quoted NAME=value
+		o.Text = "set " + shown
+		msg := ""
+		if badName(v.name) != "" {
+			msg = badName(shown + "=")
+		}
 		switch {
 		case msg != "":
 		case v.val.kind != tomlString:

@@ -16,9 +16,16 @@ import (
 const maxLinks = 40
 
 var (
-	errLoop   = errors.New("too many levels of symbolic links")
-	errNotDir = errors.New("not a directory")
+	errLoop    = errors.New("too many levels of symbolic links")
+	errNotDir  = errors.New("not a directory")
+	errMissing = error(missing{})
 )
+
+// missing is fs.ErrNotExist in the words of the kernel.
+type missing struct{}
+
+func (missing) Error() string        { return "no such file or directory" }
+func (missing) Is(target error) bool { return target == fs.ErrNotExist }
 
 // A link is one symbolic link met on the way: where it is (a path without
 // links) and its text.

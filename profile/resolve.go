@@ -3,7 +3,6 @@ package profile
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -192,7 +191,7 @@ func (r *resolver) directories() error {
 	}
 	l = r.t.walk(ws)
 	if err := wantDir(l); err != nil {
-		return &plan.Error{Op: "cannot use the workspace " + quote(ws), Origin: o, Err: err,
+		return &plan.Error{Op: "cannot use the workspace " + quote(path.Clean(ws)), Origin: o, Err: err,
 			Hint: "name an existing directory with --workspace"}
 	}
 	r.at.workspace = l.path
@@ -246,7 +245,7 @@ func wantDir(l located) error {
 	case l.err != nil:
 		return l.err
 	case l.missing != "":
-		return fs.ErrNotExist
+		return errMissing
 	case !l.mode.IsDir():
 		return errNotDir
 	}
