@@ -32,8 +32,9 @@ type copyJob struct {
 func (s *stdio) open(c *Cmd) error {
 	s.described = nil
 	for i, stream := range []any{c.Stdin, c.Stdout, c.Stderr} {
-		if i == 2 && stream != nil && stream == any(c.Stdout) && isComparableFile(stream) {
-			// The same file on both: the same descriptor, in order.
+		if i == 2 && stream != nil && sameStream(c.Stdout, c.Stderr) {
+			// The same on both, as with 2>&1: one descriptor, so that the
+			// order is kept and a writer is never called from two goroutines.
 			s.child[2] = s.child[1]
 			d := s.described[1]
 			d.FD = 2
@@ -80,10 +81,10 @@ func (s *stdio) open(c *Cmd) error {
 	return nil
 }
 
-// isComparableFile reports whether the stream is a file, whose identity can be compared.
-func isComparableFile(stream any) bool {
-	_, ok := stream.(*os.File)
-	return ok
+// sameStream compares two writers; those whose types cannot be compared differ.
+func sameStream(a, b io.Writer) bool {
+	defer func() { _ = recover() }()
+	return a == b
 }
 
 // file gives the descriptor behind f without changing its flags, as
