@@ -464,7 +464,7 @@ func TestKeptDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	p := testPlan(t, sh(fmt.Sprintf("echo kept >/proc/self/fd/%d; ls /proc/self/fd | tr '\\n' ' '", fd))...)
+	p := testPlan(t, sh(fmt.Sprintf("echo kept >/proc/self/fd/%d; ls /proc/self/fd | sort -n | tr '\\n' ' '", fd))...)
 	p.KeepFDs = []int{fd}
 	out, err := run(t, p)
 	unix.Close(fd)
