@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,15 +44,20 @@ func TestPrintPlanNotes(t *testing.T) {
 	}
 }
 
-func TestInFile(t *testing.T) {
-	err := inFile("f.json", errors.Join(
-		&plan.Error{Op: "a", Origin: plan.Origin{Line: 2, Column: 5, Text: "x"}},
-		&plan.Error{Op: "b", Hint: "h"},
-		errors.New("c"),
-	))
-	want := "wall: error: a\n  at f.json:2:5: x\nwall: error: b\n  at f.json\n  hint: h\nwall: error: c\n"
-	if got := explain(err); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+func TestCompileFilter(t *testing.T) {
+	for data, want := range map[string]string{
+		"{\n  \"frobnicate\": 1\n}": "wall: error: line 2, column 3: .*frobnicate",
+		"{":                         "wall: error: line 1, column .*",
+		`{"defaultAction": "SCMP_ACT_NOTIFY", "flags": ["x"]}`: "wall: error: line 1, column .*; line 1, column .*",
+	} {
+		_, err := compileFilter("f.json", []byte(data))
+		if err == nil || !regexp.MustCompile(want).MatchString(explain(err)) {
+			t.Errorf("%s: got %v, want %s", data, err, want)
+		}
+	}
+	program, err := compileFilter("f.json", []byte(`{"defaultAction": "SCMP_ACT_ALLOW"}`))
+	if canCompile && (err != nil || len(program) == 0) || !canCompile && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%d bytes, %v", len(program), err)
 	}
 }
 

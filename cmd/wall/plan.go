@@ -33,11 +33,15 @@ directory is not random here, so that two plans can be compared.`,
 				hint: `write it after "--", for example: wall plan -- make test`,
 			}
 		}
-		_, p, err := prepare(f, -1, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+		j, err := gather(f, -1, func(h profile.Host, o profile.Options) (plan.Plan, error) {
 			h.RunID = planRunID
 			o.Default, o.Command = "agent", args
 			return profile.Resolve(h, o)
 		})
+		if err != nil {
+			return err
+		}
+		p, err := j.plan()
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strconv"
 	"syscall"
 
@@ -76,18 +77,30 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	if err != nil {
 		return err
 	}
-	host, p, err := prepare(f.shared, int(status), resolve)
-	file, fileErr := f.openResult(host, p)
+	j, err := gather(f.shared, int(status), resolve)
+	var collectErr error
+	var p plan.Plan
+	if err == nil {
+		// What killed runs left, before anybody looks: their placeholders are no
+		// files of the workspace. Runs that are going on are left alone.
+		_, collectErr = scratch.Collect(scratch.DefaultRoot(j.host.TempDir, j.host.UID))
+		p, err = j.plan()
+	}
+	file, fileErr := f.openResult(j.host, p)
 	err = errors.Join(err, fileErr)
 	if file != nil {
 		defer file.close()
 	}
 	var o outcome
 	if err == nil {
+		p, o, err = startSteadily(s, f, j, p, status)
+	}
+	if p.Command.Argv != nil {
 		command = p.Command.Argv
-		if err = announce(s, f, p); err == nil {
-			o, err = start(s, p, status)
-		}
+	}
+	if collectErr != nil && o.result.Started && p.Enforce != plan.EnforceOff {
+		// Had it been in the way of this run, the run would have failed.
+		printWarning(s.err, "ignoring what earlier runs left", collectErr)
 	}
 
 	out := newResult(p, command, o, err)
@@ -112,24 +125,59 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	return exitStatus(out.Exit)
 }
 
-// prepare gathers the facts and makes the plan. status is the descriptor of
-// --status-fd or negative.
-func prepare(f *shared, status int, resolve resolver) (profile.Host, plan.Plan, error) {
-	host, err := gatherHost()
-	if err != nil {
-		return host, plan.Plan{}, err
+// A job is everything that a plan is made from.
+type job struct {
+	host    profile.Host
+	options profile.Options
+	resolve resolver
+}
+
+func (j job) plan() (plan.Plan, error) { return j.resolve(j.host, j.options) }
+
+// gather collects the facts and options. status is the descriptor of --status-fd
+// or negative.
+func gather(f *shared, status int, resolve resolver) (j job, err error) {
+	j.resolve = resolve
+	if j.host, err = gatherHost(); err != nil {
+		return j, err
 	}
 	if f.scratch != "" {
-		if err := setScratchRoot(&host, f.scratch); err != nil {
-			return host, plan.Plan{}, err
+		if err := setScratchRoot(&j.host, f.scratch); err != nil {
+			return j, err
 		}
 	}
-	o := f.options()
-	if o.KeepFDs, err = keptFDs(f.fds, status); err != nil {
-		return host, plan.Plan{}, err
+	j.options = f.options()
+	j.options.KeepFDs, err = keptFDs(f.fds, status)
+	return j, err
+}
+
+// maxStarts bounds how often startSteadily tries.
+const maxStarts = 5
+
+// startSteadily starts p, and looks again when the start fails because the host
+// changed since the plan was made: other runs in the same workspace put
+// placeholders on absent names and take them away. Nothing has run by then, so
+// that nothing runs twice. An error that looking again does not change is final.
+func startSteadily(s streams, f *runFlags, j job, p plan.Plan, status statusFD) (plan.Plan, outcome, error) {
+	if err := announce(s, f, p); err != nil {
+		return p, outcome{}, err
 	}
-	p, err := resolve(host, o)
-	return host, p, err
+	for tries := 1; ; tries++ {
+		o, err := start(s, p, status)
+		if err == nil || o.result.Started || o.gaveUp != 0 || tries == maxStarts {
+			return p, o, err
+		}
+		next, resolveErr := j.plan()
+		if resolveErr != nil || reflect.DeepEqual(next, p) {
+			return p, o, err
+		}
+		if f.explain || !reflect.DeepEqual(next.Degraded, p.Degraded) || !reflect.DeepEqual(next.Notices, p.Notices) {
+			if err := announce(s, f, next); err != nil {
+				return p, o, err
+			}
+		}
+		p = next
+	}
 }
 
 // announce tells the operator what there is to know before the start. With
@@ -158,11 +206,6 @@ type outcome struct {
 // start runs the plan to its end. The error is what kept the command from
 // running or, when the result says that it ran, what went wrong around it.
 func start(s streams, p plan.Plan, status statusFD) (o outcome, err error) {
-	var collectErr error
-	if p.Scratch.Root != "" {
-		// What killed runs left; runs that are going on hold a lock.
-		_, collectErr = scratch.Collect(p.Scratch.Root)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := newRelay(cancel)
@@ -179,10 +222,6 @@ func start(s streams, p plan.Plan, status statusFD) (o outcome, err error) {
 		return o, err
 	}
 	signals.start(cmd)
-	if collectErr != nil {
-		// Had it been in the way of this run, the start would have failed.
-		printWarning(s.err, "ignoring what earlier runs left", collectErr)
-	}
 	statusErr := status.send(event{Event: "started"})
 	err = cmd.Wait()
 	o.terminated, o.gaveUp = signals.stop()

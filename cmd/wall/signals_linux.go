@@ -14,6 +14,12 @@ import (
 // secondInterrupt is how soon a second Ctrl-C must follow the first to kill.
 const secondInterrupt = 2 * time.Second
 
+// giveUpAfter is how long a signal that asks to end waits for the command to run.
+// It takes milliseconds, unless a file system on the way hangs. Giving up at once
+// would be wrong: the command may run already, and what it has done is known to
+// whoever sent the signal, while the message that it runs is still under way.
+const giveUpAfter = time.Second
+
 // forwarded are the signals that wall passes on. SIGTSTP comes from Ctrl-Z:
 // the command stops, then wall does, so that the shell gets its terminal back.
 var forwarded = []os.Signal{
@@ -36,15 +42,16 @@ type relay struct {
 
 	mu         sync.Mutex
 	to         target           // nil until the command runs
+	timer      *time.Timer    // gives up
 	waiting    []syscall.Signal // for the command, from before it ran
 	gaveUp     syscall.Signal   // the signal that made wall give up before the command ran, 0 for none
 	terminated bool             // wall got a SIGTERM
 	interrupt  time.Time        // of the last SIGINT
 }
 
-// newRelay starts to take signals. Until [relay.start] those that ask to end
-// call cancel, and others wait. A signal that wall's caller ignores stays
-// ignored: asking for it would undo nohup(1) for the command too.
+// newRelay starts to take signals; they wait for [relay.start]. When that is long
+// in coming, those that ask to end call cancel. A signal that wall's caller ignores
+// stays ignored: asking for it would undo nohup(1) for the command too.
 //
 // Each signal costs the Go runtime some 40 microseconds, so that they are asked
 // for while the box is being built. One that comes before that ends wall as it
@@ -78,17 +85,27 @@ func (r *relay) take(s syscall.Signal) {
 	if s == unix.SIGTERM {
 		r.terminated = true
 	}
-	if r.to == nil {
-		switch s {
-		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
-			r.gaveUp = s
-			r.cancel()
-		default:
-			r.waiting = append(r.waiting, s)
-		}
+	if r.to != nil {
+		r.pass(s)
 		return
 	}
-	r.pass(s)
+	r.waiting = append(r.waiting, s)
+	switch s {
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+		if r.timer == nil {
+			r.timer = time.AfterFunc(giveUpAfter, func() { r.giveUp(s) })
+		}
+	}
+}
+
+// giveUp ends a start that takes too long.
+func (r *relay) giveUp(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.to == nil {
+		r.gaveUp = s
+		r.cancel()
+	}
 }
 
 // pass sends one signal to the command, which may have ended: that is the only
@@ -118,6 +135,9 @@ func (r *relay) start(t target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.to = t
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 	for _, s := range r.waiting {
 		r.pass(s)
 	}
@@ -131,6 +151,11 @@ func (r *relay) stop() (terminated bool, gaveUp syscall.Signal) {
 	signal.Stop(r.signals) // nothing is sent to the channel any more
 	close(r.signals)
 	<-r.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 	return r.terminated, r.gaveUp
 }
 

@@ -119,3 +119,21 @@ func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 		}
 	}
 }
+
+// TestRelayWaitsForTheStart: the command runs a little before wall knows; a
+// signal sent in between is the command's.
+func TestRelayWaitsForTheStart(t *testing.T) {
+	r := newRelay(func() { t.Error("the box is given up") })
+	<-r.listening
+	raise(t, unix.SIGTERM)
+	time.Sleep(giveUpAfter / 10)
+	var rec recorder
+	r.start(&rec)
+	if got := rec.wait(t, 1); got != "terminated" {
+		t.Errorf("got %s", got)
+	}
+	time.Sleep(giveUpAfter + giveUpAfter/10)
+	if terminated, gaveUp := r.stop(); !terminated || gaveUp != 0 {
+		t.Errorf("terminated %v, gave up %v", terminated, gaveUp)
+	}
+}
