@@ -293,7 +293,15 @@ func (b *builder) admit(name, value string) decision {
 	if b.p.Mode == ModeDenySecrets {
 		return b.admitUnlessSecret(name, value, exact)
 	}
-	if b.p.Base.inTable(name) {
+	inTable := b.p.Base.inTable(name)
+	if inTable && strings.HasPrefix(name, "LC_") && exact < 0 && !b.p.GlobSecrets {
+		// LC_* is a pattern too, and ssh's AcceptEnv makes it a popular place
+		// to carry other things in.
+		if g, _ := guardOf(name, value); g != guardNone {
+			return drop("strict: " + g.text() + " and is not allowed by name")
+		}
+	}
+	if inTable {
 		return decision{reason: b.table, origin: b.base, star: -1}
 	}
 	if exact >= 0 {

@@ -42,8 +42,8 @@
 //     the like), and variables that name a socket of the host. deny-secrets
 //     drops them. An exact name in Allow admits them, except that under
 //     deny-secrets nothing in Allow admits a name of SecretShapes. A pattern
-//     with a star does not admit a guarded name, unless Policy.GlobSecrets says
-//     so. An exact name in Pass or Auth admits any of them.
+//     with a star (the LC_* of the shell table is one) does not admit a guarded
+//     name, unless Policy.GlobSecrets says so. An exact name in Pass or Auth admits any of them.
 //
 // # Names that wall decides
 //
@@ -67,7 +67,8 @@
 // or with an empty name, and names or values with a NUL byte, do not cross; all
 // other names and all values are kept byte for byte, UTF-8 or not. A variable
 // that is set but empty crosses as empty, except in two places: Auth needs a
-// value, and an empty RUSTUP_HOME or NPM_CONFIG_CACHE counts as not set.
+// value, and where a base derives RUSTUP_HOME and NPM_CONFIG_CACHE an empty one
+// counts as not set while a scrub is active.
 //
 // # What it does not promise
 //

@@ -227,6 +227,15 @@ func TestContenoxStrictBase(t *testing.T) {
 			t.Errorf("%s does not cross", name)
 		}
 	}
+	for name := range strings.FieldsSeq("LC_TOKEN LC_API_KEY LC_SECRET") {
+		r := build(t, Input{Ambient: []string{name + "=/x"}}, Policy{Base: BaseShell, Mode: ModeStrict})
+		if _, ok := get(r, name); ok || dropReason(r, name) == "" {
+			t.Errorf("%s crosses as a locale", name)
+		}
+		if r := build(t, Input{Ambient: []string{name + "=/x"}}, Policy{Base: BaseShell, Mode: ModeStrict, Allow: rules(t, name)}); !strings.Contains(envNames(r), name) {
+			t.Errorf("%s does not cross when named", name)
+		}
+	}
 	for name := range strings.FieldsSeq("term Term HOME LC XLC_ALL LANGUAGES TMP CI") {
 		r := build(t, Input{Ambient: []string{name + "=/x"}}, Policy{Base: BaseShell, Mode: ModeStrict})
 		if _, ok := get(r, name); ok || dropReason(r, name) != "strict: not in the shell table and not allowed" {
