@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -126,34 +127,46 @@ func checkUnwritable(name, id string) error {
 	return nil
 }
 
-// checkNoCaps reads the sets back: all five of this thread, and the ones that
-// matter of every other thread of pid 1. Then it tries to get one back.
+// checkNoCaps reads the sets back: all five of this thread, and the
+// effective, permitted and inheritable ones of every other thread of pid 1
+// (the ambient set is a subset of these). Then it tries to get one back.
 func checkNoCaps() error {
-	self, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil {
-		return err
-	}
-	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
-		if v := statusField(self, set); strings.Trim(v, "0") != "" || v == "" {
-			return fmt.Errorf("%s reads %q", set, v)
+	for c := uintptr(0); ; c++ {
+		v, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) && c > 0 {
+			break // beyond the last capability of this kernel
+		}
+		if err != nil || v != 0 {
+			return fmt.Errorf("capability %d is in the bounding set (%v)", c, err)
+		}
+		if v, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, c, 0, 0); err != nil || v != 0 {
+			return fmt.Errorf("capability %d is in the ambient set (%v)", c, err)
 		}
 	}
-	tasks, err := os.ReadDir("/proc/self/task")
+	dir, err := unix.Open("/proc/self/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pathError("open", "/proc/self/task", err)
+	}
+	defer unix.Close(dir)
+	tids, err := listNumbers(dir)
 	if err != nil {
 		return err
 	}
-	for _, t := range tasks {
-		status, err := os.ReadFile("/proc/self/task/" + t.Name() + "/status")
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+	if len(tids) == 0 {
+		return errors.New("no thread is visible in /proc/self/task")
+	}
+	for _, tid := range tids {
+		h := capHeader{version: unix.LINUX_CAPABILITY_VERSION_3, pid: int32(tid)}
+		var d [2]capData
+		_, _, errno := unix.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&d[0])), 0)
+		if errno == unix.ESRCH {
 			continue // the thread has ended
 		}
-		if err != nil {
-			return err
+		if errno != 0 {
+			return os.NewSyscallError("capget", errno)
 		}
-		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
-			if v := statusField(status, set); strings.Trim(v, "0") != "" || v == "" {
-				return fmt.Errorf("%s of another thread of pid 1 reads %q", set, v)
-			}
+		if d != [2]capData{} {
+			return fmt.Errorf("a thread of pid 1 holds capabilities: %+v", d)
 		}
 	}
 	if regainCaps() == nil {
@@ -162,14 +175,25 @@ func checkNoCaps() error {
 	return nil
 }
 
-// statusField gives the value behind "Name:" in the text of proc_pid_status(5).
-func statusField(text []byte, name string) string {
-	for line := range bytes.Lines(text) {
-		if v, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
-			return string(bytes.TrimSpace(v))
+// listNumbers gives the numeric names in an open directory of procfs.
+func listNumbers(dir int) ([]int, error) {
+	var out []int
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := unix.ReadDirent(dir, buf)
+		if err != nil {
+			return nil, os.NewSyscallError("getdents64", err)
+		}
+		if n == 0 {
+			return out, nil
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			if v, err := strconv.Atoi(name); err == nil {
+				out = append(out, v)
+			}
 		}
 	}
-	return ""
 }
 
 func checkSeccomp(nested bool) error {
@@ -269,14 +293,17 @@ func interfaces(text []byte) []string {
 
 // checkAlone passes when /proc shows no process but pid 1.
 func checkAlone() error {
-	entries, err := os.ReadDir("/proc")
+	dir, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pathError("open", "/proc", err)
+	}
+	defer unix.Close(dir)
+	pids, err := listNumbers(dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil && n != 1 {
-			return fmt.Errorf("process %d is visible", n)
-		}
+	if len(pids) != 1 || pids[0] != 1 {
+		return fmt.Errorf("processes %v are visible, want only 1", pids)
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path"
 	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -95,7 +95,6 @@ func (s *stage2) run() {
 	// Opens the paths of the rules in the new tree; applied below.
 	s.step("ruleset", s.openRuleset)
 	s.step("filter", s.loadFilter)
-	s.step("signals", s.holdSignals)
 
 	pid := make(chan int)
 	go s.launch(pid)
@@ -224,25 +223,30 @@ func (s *stage2) loadFilter() (err error) {
 	return nil
 }
 
-// holdSignals keeps signals sent from inside from ending pid 1: the Go runtime
-// installs handlers that would, which lifts the kernel's protection of pid 1
-// (kill(2), NOTES; pid_namespaces(7)). Handled signals are reset to the default in the command; those that the
-// caller ignores stay ignored.
-func (s *stage2) holdSignals() error {
-	var all []os.Signal
-	for n := syscall.Signal(1); n < 65; n++ {
-		switch n {
-		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG:
-			continue // cannot be caught; the runtime's own use
-		case syscall.SIGHUP, syscall.SIGINT:
-			if signal.Ignored(n) {
-				continue
-			}
-		}
-		all = append(all, n)
+// ignoreSignals keeps signals sent from inside from ending pid 1: the Go
+// runtime installs handlers that would, which lifts the kernel's protection of
+// pid 1 (kill(2), NOTES; pid_namespaces(7)). Where Landlock scopes signals they
+// cannot be sent in the first place. It is done after the command was
+// executed, which would inherit ignored signals, and by bare system calls,
+// because os/signal costs several milliseconds for all of them.
+func ignoreSignals() {
+	const sigIgn = 1 // SIG_IGN of asm-generic/signal-defs.h
+	type sigaction struct {
+		handler  uintptr
+		flags    uint64
+		restorer uintptr
+		mask     uint64
 	}
-	signal.Notify(make(chan os.Signal), all...)
-	return nil
+	act := sigaction{handler: sigIgn}
+	for n := uintptr(1); n <= 64; n++ {
+		switch syscall.Signal(n) {
+		case syscall.SIGKILL, syscall.SIGSTOP, // cannot be ignored
+			syscall.SIGCHLD, // ignored, it would keep wait4 from seeing children
+			syscall.SIGURG:  // the Go scheduler's own
+			continue
+		}
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, n, uintptr(unsafe.Pointer(&act)), 0, unsafe.Sizeof(act.mask), 0, 0)
+	}
 }
 
 func (s *stage2) applyLandlock() error {
@@ -354,6 +358,7 @@ func (s *stage2) deliver(sig syscall.Signal) {
 // (pid_namespaces(7)).
 func (s *stage2) reap(pid int) {
 	s.command.Store(int64(pid))
+	ignoreSignals()
 	// pid 1 lets go of the caller's streams, so that only the command holds them.
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
