@@ -362,7 +362,11 @@ func (b *builder) protect(r *request) {
 	default:
 		b.unwritable = append(b.unwritable, plan.Check{Op: plan.CheckUnwritable, Path: r.path, Origin: r.origin})
 	}
-	b.spots[r.path] = &spot{path: r.path, host: true, access: plan.AccessRead, origin: r.origin}
+	s := &spot{path: r.path, host: true, access: plan.AccessRead, origin: r.origin}
+	if self.path == r.path {
+		s.rule = plan.AccessRead // in place of the write rule of the grant
+	}
+	b.spots[r.path] = s
 }
 
 // checkFile is the file that the self-test tries to make in a directory.
@@ -419,7 +423,8 @@ func (b *builder) cover(r *request, typ plan.FileType) {
 // rules says the same again for Landlock. Landlock cannot take anything out of
 // a granted tree, so a readable tree lists its exceptions, which go to the
 // siblings along the way; a writable tree cannot have exceptions (nothing new
-// could be made in it), so below one only the mounts hide and protect.
+// could be made in it), so below one, the scratch home included, only the
+// mounts hide, protect and keep read-only.
 func (b *builder) rules() []plan.PathRule {
 	all := make([]*spot, 0, len(b.spots))
 	for _, s := range b.spots {
