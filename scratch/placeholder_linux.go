@@ -95,24 +95,25 @@ func (d *Dir) makePlaceholder(record int, p plan.Placeholder) error {
 }
 
 // shared accepts something that exists already when it is the placeholder of a
-// run that still lives, which will hand it over; else it is an error.
+// run that still lives, which will hand it over, or was handed to this run
+// already; else it is an error.
 func (d *Dir) shared(want entry, st *unix.Stat_t) error {
 	found := false
-	err := d.eachLive(func(_ string, fd int) bool {
+	look := func(fd int) bool {
 		entries, err := readRecord(fd)
 		if err != nil {
 			return true // ended just now, or not readable: then not shared
 		}
-		for _, e := range entries {
-			if bytes.Equal(e.Path, want.Path) && e.Type == want.Type && bytes.Equal(e.Content, want.Content) &&
-				e.Ino == st.Ino && e.Dev == uint64(st.Dev) {
-				found = true
-			}
-		}
+		found = slices.ContainsFunc(entries, func(e entry) bool {
+			return bytes.Equal(e.Path, want.Path) && e.Type == want.Type && bytes.Equal(e.Content, want.Content) &&
+				e.Ino == st.Ino && e.Dev == uint64(st.Dev)
+		})
 		return !found
-	})
-	if err != nil {
-		return err
+	}
+	if look(d.fd) {
+		if err := d.eachLive(look); err != nil {
+			return err
+		}
 	}
 	if !found {
 		return fmt.Errorf("changed since wall looked: %w", unix.EEXIST)
@@ -180,7 +181,7 @@ func (d *Dir) handOver(entries []entry) (bool, error) {
 	}
 	handed := false
 	var werr error
-	err := d.eachLive(func(_ string, fd int) bool {
+	err := d.eachLive(func(fd int) bool {
 		record, err := openat2(fd, recordName, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH)
 		if err != nil {
 			return true // it is ending
@@ -194,7 +195,7 @@ func (d *Dir) handOver(entries []entry) (bool, error) {
 
 // eachLive calls f with every other directory of the root that someone holds
 // locked and that has a record, until f gives false.
-func (d *Dir) eachLive(f func(name string, fd int) bool) error {
+func (d *Dir) eachLive(f func(fd int) bool) error {
 	names, err := d.root.dirs()
 	if err != nil {
 		return err
@@ -213,7 +214,7 @@ func (d *Dir) eachLive(f func(name string, fd int) bool) error {
 		if err == nil && !free {
 			var st unix.Stat_t
 			if unix.Fstatat(fd, recordName, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-				more = f(name, fd)
+				more = f(fd)
 			}
 		}
 		unix.Close(fd)

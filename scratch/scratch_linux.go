@@ -291,6 +291,7 @@ func (d *Dir) finish(keep bool) error {
 		unix.Close(d.fd)
 		d.fd = -1
 	}()
+	_ = unix.Fchmod(d.fd, 0o700) // somebody may have taken our own right to write
 	done, err := d.releasePlaceholders()
 	if keep {
 		return err
