@@ -60,7 +60,7 @@ could_not() { # WHAT COMMAND...: must fail
 could "be you" id
 could "see its own processes" sh -c 'ps -e -o comm= | tr "\n" " "'
 could_not "see a process of yours" sh -c 'ps -e -o args= | grep "[s]leep 4711"'
-could_not "signal a process of yours" kill -0 "$3"
+[ "$3" -lt 1000 ] || could_not "signal a process of yours" kill -0 "$3" # a small number may be one of the box's own
 could "know these variables" sh -c 'env | cut -d= -f1 | sort | tr "\n" " "'
 could_not "find your token, here or in /proc" sh -c 'cat /proc/*/environ 2>/dev/null | tr "\0" "\n" | grep "canary-[0-9]"'
 could "write in the workspace" sh -c 'echo ok >bin/demo.tmp && cat bin/demo.tmp && rm bin/demo.tmp'
@@ -106,7 +106,7 @@ else
 fi
 
 if [ "$status" -eq 0 ]; then
-	printf '\nEvery outcome is the expected one. `wall plan -p gate -- make` (bin/wall here) prints why.\n'
+	printf '\nEvery outcome is the expected one. bin/wall plan -p gate -- make prints why.\n'
 else
 	printf '\nNot every outcome is the expected one.\n'
 fi
