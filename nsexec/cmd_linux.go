@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -414,11 +415,15 @@ func (c *Cmd) waitBox() error {
 		_, werr := c.wait4()
 		return werr
 	}
+	lost := err == nil && kind == msgLost
 	ws, werr := c.wait4()
 	c.result.Killed = true
 	c.result.ExitCode, c.result.Signal = -1, syscall.SIGKILL
 	if werr == nil && ws.Signaled() {
 		c.result.Signal = ws.Signal()
+	}
+	if lost {
+		return errors.Join(lostError(strings.Split(string(body), "\x00")), werr)
 	}
 	return werr
 }

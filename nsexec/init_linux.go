@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -56,7 +57,8 @@ type stage2 struct {
 
 	ruleset int             // Landlock ruleset, -1 for none
 	filter  seccomp.Program // nil for none
-	command atomic.Int64    // pid of the command once it runs
+	mounts  *mountWatch
+	command atomic.Int64 // pid of the command once it runs
 }
 
 func (s *stage2) orderFD() int   { return s.base }
@@ -95,6 +97,8 @@ func (s *stage2) run() {
 	// Opens the paths of the rules in the new tree; applied below.
 	s.step("ruleset", s.openRuleset)
 	s.step("filter", s.loadFilter)
+	// Before the command exists, so that no change goes unseen.
+	s.step("watch", func() (err error) { s.mounts, err = openMountWatch(&s.p); return err })
 
 	pid := make(chan int)
 	go s.launch(pid)
@@ -371,6 +375,7 @@ func (s *stage2) reap(pid int) {
 	if err := writeAll(s.statusFD(), message(msgStarted, nil)); err != nil {
 		os.Exit(plan.ExitFailed) // the launcher is gone
 	}
+	go s.watchMounts()
 	for {
 		var ws unix.WaitStatus
 		n, err := unix.Wait4(-1, &ws, 0, nil)
@@ -391,6 +396,23 @@ func (s *stage2) reap(pid int) {
 		_ = writeAll(s.statusFD(), message(msgEnded, e.append(nil)))
 		os.Exit(0)
 	}
+}
+
+// watchMounts ends the box when it loses a mount. The message goes out after the
+// box is dead as far as the command is concerned: everything but pid 1 is
+// killed first, so that the time without protection is as short as it can be.
+func (s *stage2) watchMounts() {
+	points, err := s.mounts.lost()
+	_ = unix.Kill(-1, unix.SIGKILL)
+	if err != nil {
+		points = []string{"a path that cannot be told (" + err.Error() + ")"}
+	}
+	body := strings.Join(points, "\x00")
+	if len(body) > maxMessage {
+		body = body[:maxMessage]
+	}
+	_ = writeAll(s.statusFD(), message(msgLost, []byte(body)))
+	os.Exit(plan.ExitFailed)
 }
 
 // probeMain is stage 2 of [Probe]: it tries one facility in the namespaces it

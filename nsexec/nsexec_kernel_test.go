@@ -159,7 +159,7 @@ func TestBoxRunsACommand(t *testing.T) {
 // Each step of stage 2 that fails must keep the command from running, say so
 // with its origin, and leave nothing behind.
 func TestEachStepFailsOnce(t *testing.T) {
-	steps := []string{"order", "mounts", "loopback", "limits", "directory", "ruleset", "filter", "privileges", "landlock", "seccomp", "self-test", "execve"}
+	steps := []string{"order", "mounts", "loopback", "limits", "directory", "ruleset", "filter", "watch", "privileges", "landlock", "seccomp", "self-test", "execve"}
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			p := testPlan(t, sh("touch ran")...)
@@ -527,6 +527,91 @@ func TestProtectedLink(t *testing.T) {
 	out, err := run(t, p)
 	if err != nil || !strings.HasPrefix(out, "content\n") || !strings.HasSuffix(out, "\nreal\n") {
 		t.Errorf("output %q, error %v", out, err)
+	}
+}
+
+// When the host replaces a protected file, the kernel detaches the protection;
+// the box must not outlive it.
+func TestLostMountEndsTheBox(t *testing.T) {
+	p := testPlan(t, sh("trap '' TERM; echo ready; (setsid sleep 1000) & while :; do echo evil 2>/dev/null >>'a b/config'; done")...)
+	dir := p.Command.Dir
+	if err := os.Mkdir(dir+"/a b", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := dir + "/a b/config"
+	if err := os.WriteFile(config, []byte("old\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Mounts = append(p.Mounts,
+		plan.Mount{Op: plan.OpPin, Target: dir + "/a b", Type: plan.TypeDir},
+		plan.Mount{Op: plan.OpProtect, Target: config, Type: plan.TypeFile})
+	c := Command(p)
+	r, w := io.Pipe()
+	c.Stdout = w
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(r, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, r)
+	// An unrelated change on the host is none of the box's business.
+	if err := os.WriteFile(dir+"/other", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if b, _ := os.ReadFile(config); string(b) != "old\n" {
+		t.Errorf("the protected file holds %q", b)
+	}
+	if err := os.WriteFile(config+".new", []byte("new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(config+".new", config); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Wait()
+	if got, want := plan.Explain(err), "the box was ended: what was mounted on "+config+" is gone"; !strings.Contains(got, want) {
+		t.Errorf("%q does not contain %q", got, want)
+	}
+	if r := c.Result(); !r.Killed || plan.ExitStatus(err) != 137 {
+		t.Errorf("result %+v, exit status %d", r, plan.ExitStatus(err))
+	}
+}
+
+// A hidden file that the host replaces stays hidden by Landlock; the box goes on.
+func TestLostCoverIsSpared(t *testing.T) {
+	p := testPlan(t, sh("read x; cat $HIDDEN && exit 1; exit 7")...)
+	dir := scratchRoot(t)
+	hidden := dir + "/hidden"
+	if err := os.WriteFile(hidden, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Mounts = append(p.Mounts,
+		plan.Mount{Op: plan.OpBind, Target: dir, Source: dir, Access: plan.AccessRead, Type: plan.TypeDir, MakeAs: plan.TypeDir},
+		plan.Mount{Op: plan.OpCover, Target: hidden, Type: plan.TypeFile})
+	p.Landlock.Rules = []plan.PathRule{
+		{Path: "/", Access: plan.AccessRead, Except: []string{"/dev", "/proc", "/sys", hidden}},
+		{Path: "/dev", Access: plan.AccessDevice}, {Path: "/proc", Access: plan.AccessInOut},
+	}
+	p.Env = append([]plan.EnvVar{{Name: "HIDDEN", Value: hidden}}, p.Env...)
+	c := Command(p)
+	r, w := io.Pipe()
+	c.Stdin = r
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hidden+".new", []byte("secret2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(hidden+".new", hidden); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	w.Write([]byte("\n"))
+	w.Close()
+	err := c.Wait()
+	if r := c.Result(); r.ExitCode != 7 {
+		t.Errorf("result %+v, error %v", r, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 //	'S'  the command was executed          body: empty
 //	'F'  a step failed, nothing was executed  body: failure as JSON
 //	'E'  the command ended                 body: ended, fixed size
+//	'L'  mounts of the box are gone, it is ended  body: their mount points, NUL between them
 //
 // End of file without 'E' means that stage 2 was killed. The pipe is never
 // inherited by the command, and pid 1 cannot be traced from inside, so nothing
@@ -26,6 +27,7 @@ const (
 	msgStarted byte = 'S'
 	msgFailed  byte = 'F'
 	msgEnded   byte = 'E'
+	msgLost    byte = 'L'
 
 	maxMessage = 64 << 10 // bytes in one body
 )
@@ -145,7 +147,7 @@ func readMessage(r io.Reader) (kind byte, body []byte, err error) {
 		return 0, nil, io.ErrUnexpectedEOF
 	}
 	switch head[0] {
-	case msgStarted, msgFailed, msgEnded:
+	case msgStarted, msgFailed, msgEnded, msgLost:
 		return head[0], body, nil
 	}
 	return 0, nil, fmt.Errorf("status message of type %q", head[0])
