@@ -215,8 +215,9 @@ func addBeneath(ruleset, fd int, access golandlock.AccessFSSet) error {
 //
 // One thread and not all: only the thread that forks the command needs the
 // domain. The other threads of pid 1 stay outside, so that the signal scope
-// (ABI 6), which looks at the domain of the target, keeps the command from
-// signalling pid 1. The log flags of ABI 7 stay at the kernel's default: what the
+// (ABI 6) keeps the command from signalling pid 1: the kernel looks at the
+// domain of the thread group's leader, so the calling thread must not be that
+// one. The log flags of ABI 7 stay at the kernel's default: what the
 // command is refused after its execve does not fill the host's audit log.
 func RestrictThread(fd int) error {
 	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)

@@ -102,6 +102,9 @@ func (r *remover) entry(fd int, path string, e dirent, depth int) bool {
 		}
 	}
 
+	if e.typ == unix.DT_DIR && unlink(fd, e.name, unix.AT_REMOVEDIR) == nil {
+		return true // it was empty, as most sub-directories of a short run are
+	}
 	child, err := openDirAt(fd, e.name)
 	switch err {
 	case nil:

@@ -84,7 +84,9 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernel", "-test.v")
-	cmd.Env = []string{"TMPDIR=" + dir, unprivilegedEnv + "=1", "WALL_TEST_REQUIRE=" + os.Getenv("WALL_TEST_REQUIRE")}
+	// What needs root was run by our own process.
+	require := slices.DeleteFunc(strings.Split(os.Getenv("WALL_TEST_REQUIRE"), ","), func(s string) bool { return s == "root" })
+	cmd.Env = []string{"TMPDIR=" + dir, unprivilegedEnv + "=1", "WALL_TEST_REQUIRE=" + strings.Join(require, ",")}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	out, err := cmd.CombinedOutput()
@@ -673,7 +675,9 @@ func TestKernelCollectHalfMadePlaceholders(t *testing.T) {
 
 // What cannot be removed now is not forgotten.
 func TestKernelCollectTriesAgain(t *testing.T) {
-	need(t, "unprivileged", os.Geteuid() != 0)
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere; TestUnprivileged runs it")
+	}
 	dir := tempDir(t)
 	os.Mkdir(dir+"/w", 0o755)
 	s := sample(dir)
@@ -1109,7 +1113,8 @@ func TestKernelRemoveReportsTheImmutable(t *testing.T) {
 	for _, f := range fixed {
 		write(t, f, "")
 		if err := setImmutable(f, 1); err != nil {
-			t.Skipf("the file system knows no immutable files: %v", err)
+			t.Log(err)
+			need(t, "immutable", false)
 		}
 	}
 	t.Cleanup(func() {
