@@ -242,21 +242,26 @@ type box struct {
 	bare    bool     // no box: the control
 	ws      string   // workspace
 	cwd     string   // "" = ws
+	scratch string   // --scratch-root; "" = wall's own
 	flags   []string // of wall run
 	env     []string // instead of the environment of the test
 	stdin   io.Reader
 	files   []*os.File // descriptors 3 and up
+	without string     // a facility of the kernel that is made to be missing, see probe
 }
 
-// newBox gives a box with a new, empty workspace.
+// newBox gives a box with a new, empty workspace, and a scratch root of its
+// own, so that other boxes on the machine do not matter.
 func newBox(t *testing.T, profile string) *box {
 	t.Helper()
 	need(t, "userns", "landlock", "seccomp")
-	ws := filepath.Join(tempDir(t), "ws")
-	if err := os.Mkdir(ws, 0o755); err != nil {
-		t.Fatal(err)
+	ws, scratch := filepath.Join(tempDir(t), "ws"), filepath.Join(tempDir(t), "scratch")
+	for _, dir := range []string{ws, scratch} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return &box{t: t, profile: profile, ws: ws}
+	return &box{t: t, profile: profile, ws: ws, scratch: scratch}
 }
 
 // tempDir is t.TempDir without links in its path.
@@ -281,6 +286,12 @@ func (b *box) argv(argv ...string) []string {
 		return argv
 	}
 	all := []string{wallBin, "run", "-p", b.profile, "--workspace", b.ws, "--ro", filepath.Dir(probeBin)}
+	if b.scratch != "" {
+		all = append(all, "--scratch-root", b.scratch)
+	}
+	if b.without != "" {
+		all = append([]string{probeBin, "without", b.without}, all...)
+	}
 	all = append(append(all, b.flags...), "--")
 	return append(all, argv...)
 }
@@ -529,3 +540,6 @@ func batchOf(t *testing.T, cmd *exec.Cmd, ops []string) []string {
 	}
 	return results
 }
+
+// lockForever makes the thread end together with the calling goroutine.
+func lockForever() { runtime.LockOSThread() }

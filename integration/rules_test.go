@@ -33,7 +33,7 @@ var modules = map[string]string{
 	"github.com/landlock-lsm/go-landlock":           "Landlock rulesets: the library of the Landlock project itself",
 	"github.com/opencontainers/runtime-spec":        "the types of seccomp profiles, as every container tool writes them",
 	"github.com/pelletier/go-toml/v2":               "reads profiles, and knows the position of every value, for errors",
-	"github.com/rogpeppe/go-internal":               "tests only: testscript and txtar",
+	"github.com/rogpeppe/go-internal":               "tests only: testscript",
 	"github.com/seccomp/libseccomp-golang":          "compiles seccomp profiles: the library of the libseccomp project itself",
 	"github.com/spf13/cobra":                        "command line, help, completion; adds 0.3 ms to the start, measured",
 	"github.com/spf13/pflag":                        "cobra's flags: the types of its errors, for messages of our own",
@@ -103,7 +103,6 @@ var imports = map[string]map[string]string{
 var testImports = map[string]string{
 	"plan": "every test speaks of plans",
 	"github.com/rogpeppe/go-internal/testscript": "command line scripts",
-	"github.com/rogpeppe/go-internal/txtar":      "golden plans",
 	"github.com/creack/pty":                      "terminals",
 	"github.com/pelletier/go-toml/v2":            "a second opinion about TOML",
 	"golang.org/x/net/bpf":                       "filters as programs",

@@ -9,7 +9,9 @@
 //	                         "ready" and wait for a signal
 //	probe idle [-ignore] [-stop] [-daemon] MARK
 //	                         wait; MARK makes the process findable by its argv
-//	probe grep FILE          search everything readable below /proc for the lines of FILE
+//	probe grep FILE DIR      search everything readable below DIR, in /proc, for the words of FILE
+//	probe without FACILITY COMMAND...
+//	                         run a command for which the kernel lacks userns, mountapi, landlock or seccomp
 //	probe signals            print TERM, INT, HUP, QUIT, USR1, USR2 as they arrive; TERM ends it with 42
 //
 // It promises nothing to anybody: it holds attacks, not an interface. It is

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fatal("usage: probe posture|try|batch|serve|idle|grep|signals")
+		fatal("usage: probe posture|try|batch|serve|idle|grep|signals|without")
 	}
 	args := os.Args[2:]
 	switch os.Args[1] {
@@ -35,7 +35,9 @@ func main() {
 	case "idle":
 		idle(args)
 	case "grep":
-		grepProc(args[0])
+		grepProc(args[0], args[1])
+	case "without":
+		without(args)
 	case "signals":
 		printSignals()
 	default:

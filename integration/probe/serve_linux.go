@@ -61,11 +61,11 @@ func serve(nonce string) {
 	_ = sysPath(unix.SYS_MQ_UNLINK, nonce)
 }
 
-// grepProc searches every readable regular file of every process and thread,
-// and the rest of /proc, for the lines of a file. It prints "FILE: WORD" for
+// grepProc searches every readable regular file below dir, which is /proc or a
+// directory in it, for the words of a file. It prints "FILE: WORD" for
 // each find and "searched N files" at the end. The memory of this process is
 // left out, since it holds the words by itself.
-func grepProc(file string) {
+func grepProc(file, dir string) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		fatal("%v", err)
@@ -73,7 +73,7 @@ func grepProc(file string) {
 	words := strings.Fields(string(data))
 	searched := 0
 	self := fmt.Sprintf("/proc/%d/", os.Getpid())
-	_ = filepath.WalkDir("/proc", func(path string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return nil
 		}

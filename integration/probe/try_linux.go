@@ -80,6 +80,13 @@ func init() {
 			n := number(a[0])
 			return "", unix.Sendto(n, []byte("x"), unix.MSG_NOSIGNAL, nil)
 		},
+		"fd-chmod": func(a []string) (string, error) { return "", unix.Fchmod(number(a[0]), 0o777) },
+		"fd-utime": func(a []string) (string, error) { return "", futimens(number(a[0])) },
+		"fd-chown": func(a []string) (string, error) { return "", unix.Fchown(number(a[0]), os.Getuid(), os.Getgid()) },
+		"fd-xattr": func(a []string) (string, error) { return "", unix.Fsetxattr(number(a[0]), "user.wall", []byte("x"), 0) },
+		"fd-link": func(a []string) (string, error) {
+			return "", unix.Linkat(number(a[0]), "", unix.AT_FDCWD, a[1], unix.AT_EMPTY_PATH)
+		},
 		"exec":       execIt,
 		"race-write": raceWrite,
 
@@ -436,6 +443,11 @@ func fdOpenat(a []string) (string, error) {
 		unix.Close(fd)
 	}
 	return "", err
+}
+
+func futimens(fd int) error {
+	ts := [2]unix.Timespec{{Sec: 1}, {Sec: 1}}
+	return sys(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&ts)), 0)
 }
 
 func execIt(a []string) (string, error) {
