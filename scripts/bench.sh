@@ -11,18 +11,42 @@ mkdir -p bin
 tmp=$(mktemp -d "$PWD/bin/bench.XXXXXX") # not below /tmp, which is private in the box
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM HUP
-mkdir "$tmp/workspace" "$tmp/scratch"
+mkdir "$tmp/workspace" "$tmp/scratch" "$tmp/empty"
+: >"$tmp/empty-file"
 wall=$PWD/bin/wall
 cd "$tmp/workspace"
+git init -q
+
+# The plan of that run, as far as bubblewrap has counterparts: every namespace and every mount, no Landlock, no filter, no
+# self-test. Written to a file of NUL-terminated arguments, which bubblewrap reads by itself.
+"$wall" plan -p gate --json -- /bin/true | python3 -c '
+import json, os, sys
+tmp, args = sys.argv[1], []
+for m in json.load(sys.stdin)["mounts"]:
+    op, at, src = m["op"], m["target"], m["source"]
+    if m["optional"] and not os.path.lexists(at):
+        continue
+    if at.startswith("/dev/") and op not in ("mqueue", "tmpfs"):
+        continue  # --dev makes the nodes, links and devpts
+    empty = tmp + ("/empty" if m["type"] == "dir" else "/empty-file")
+    args += {
+        "host-root": ["--ro-bind", "/", "/"], "empty-root": [], "seal": [], "devpts": [],
+        "tmpfs": ["--dev", at] if at == "/dev" else ["--tmpfs", at],
+        "proc": ["--proc", at], "sysfs": ["--ro-bind", "/sys", at], "mqueue": ["--mqueue", at],
+        "bind": ["--bind" if m["access"] == "write" else "--ro-bind", src, at],
+        "scratch": ["--bind", tmp + "/scratch", at], "device": ["--dev-bind", src, at],
+        "cover": ["--ro-bind", empty, at], "pin": ["--bind", at, at],
+        "protect": ["--ro-bind", at if os.path.lexists(at) else empty, at],
+        "dir": ["--dir", at], "file": ["--ro-bind", tmp + "/empty-file", at], "symlink": ["--symlink", src, at],
+    }[op]
+sys.stdout.write("".join(a + "\0" for a in args))' "$tmp" >"$tmp/mounts"
+echo "mounts: $(tr '\0' '\n' <"$tmp/mounts" | grep -c '^--')"
 
 bare() { /bin/true; }
 wall() { "$wall" run -p gate -- /bin/true; }
-# What `wall plan -p gate` lists, as far as bubblewrap has it: no Landlock, no filter, no self-test.
 bubblewrap() {
-	bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup --unshare-net --die-with-parent --new-session --clearenv \
-		--setenv PATH /usr/bin:/bin --setenv HOME "$HOME" --setenv TMPDIR /tmp --cap-drop ALL \
-		--ro-bind / / --bind "$tmp/scratch" /tmp --bind "$tmp/scratch" /var/tmp --tmpfs /run --dev /dev --proc /proc \
-		--bind "$tmp/workspace" "$tmp/workspace" --chdir "$tmp/workspace" /bin/true
+	bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup --unshare-net --die-with-parent --new-session --cap-drop ALL \
+		--clearenv --setenv PATH /usr/bin:/bin --setenv HOME "${HOME:-/}" --setenv TMPDIR /tmp --args 9 --chdir "$PWD" /bin/true 9<"$tmp/mounts"
 }
 
 # Milliseconds for one launch, the mean of a round.
