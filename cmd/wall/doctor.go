@@ -160,6 +160,7 @@ func (d diagnosis) writeText(w io.Writer) error {
 	for _, f := range d.Findings {
 		width = max(width, len(f.Name))
 	}
+	before := ""
 	for _, f := range d.Findings {
 		mark := "ok"
 		switch {
@@ -169,9 +170,10 @@ func (d diagnosis) writeText(w io.Writer) error {
 			mark = "absent"
 		}
 		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.Name, mark, oneLine(f.Detail))
-		if f.Remedy != "" {
+		if f.Remedy != "" && f.Remedy != before { // one cause often takes several things away
 			fmt.Fprintf(&b, "%-*s  remedy: %s\n", width, "", oneLine(f.Remedy))
 		}
+		before = f.Remedy
 	}
 	if d.OK {
 		b.WriteString("\nEvery wall of the built-in profiles can be built here.\n")

@@ -63,12 +63,22 @@ func colour(text string) string {
 // colours reports whether f is a terminal that should get colours. NO_COLOR is
 // the convention of https://no-color.org: any non-empty value means no.
 func colours(f *os.File) bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(int(f.Fd()))
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
-func isTerminal(fd int) bool {
-	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	return err == nil
+// isTerminal does not use File.Fd, which takes O_NONBLOCK away from a
+// descriptor that is the caller's as well.
+func isTerminal(f *os.File) bool {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	is := false
+	err = conn.Control(func(fd uintptr) {
+		_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+		is = err == nil
+	})
+	return is && err == nil
 }
 
 // printPlanNotes tells the operator what is lost, and what else there is to

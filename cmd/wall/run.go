@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -208,7 +210,8 @@ type outcome struct {
 func start(s streams, p plan.Plan, status statusFD) (o outcome, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	signals := newRelay(cancel)
+	onTerminal := slices.ContainsFunc([]*os.File{s.in, s.out, s.err}, isTerminal)
+	signals := newRelay(p.Enforce == plan.EnforceOff && onTerminal, cancel)
 	cmd := nsexec.CommandContext(ctx, p)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	if err := cmd.Start(); err != nil {

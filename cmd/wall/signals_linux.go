@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -27,6 +28,10 @@ var forwarded = []os.Signal{
 	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP,
 }
 
+// fromTerminal are the signals that a terminal sends to its whole foreground
+// process group.
+var fromTerminal = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
+
 // A target takes signals for the command: *nsexec.Cmd.
 type target interface {
 	Signal(os.Signal) error
@@ -39,10 +44,11 @@ type relay struct {
 	listening chan struct{} // closed when all signals are asked for
 	done      chan struct{}
 	cancel    context.CancelFunc // gives up a box that is being built
+	shares    bool               // wall and the command are in one process group of a terminal
 
 	mu         sync.Mutex
 	to         target           // nil until the command runs
-	timer      *time.Timer    // gives up
+	timer      *time.Timer      // gives up
 	waiting    []syscall.Signal // for the command, from before it ran
 	gaveUp     syscall.Signal   // the signal that made wall give up before the command ran, 0 for none
 	terminated bool             // wall got a SIGTERM
@@ -56,15 +62,24 @@ type relay struct {
 // Each signal costs the Go runtime some 40 microseconds, so that they are asked
 // for while the box is being built. One that comes before that ends wall as it
 // would end any program, and the box with it.
-func newRelay(cancel context.CancelFunc) *relay {
+//
+// Without a box (shares) the command stays in wall's process group. Then it gets
+// what the terminal sends without wall's help, and would get it twice: wall only
+// outlives it, and stops and continues as any program.
+func newRelay(shares bool, cancel context.CancelFunc) *relay {
 	r := &relay{
 		signals:   make(chan os.Signal, 64),
 		listening: make(chan struct{}),
 		done:      make(chan struct{}),
 		cancel:    cancel,
+		shares:    shares,
 	}
 	go func() {
 		for _, s := range forwarded {
+			outlives := s == unix.SIGINT || s == unix.SIGQUIT
+			if r.shares && slices.Contains(fromTerminal, s) && !outlives {
+				continue
+			}
 			if !signal.Ignored(s) {
 				signal.Notify(r.signals, s)
 			}
@@ -111,6 +126,9 @@ func (r *relay) giveUp(s syscall.Signal) {
 // pass sends one signal to the command, which may have ended: that is the only
 // reason for which sending fails, and then nobody is left to get it.
 func (r *relay) pass(s syscall.Signal) {
+	if r.shares && slices.Contains(fromTerminal, os.Signal(s)) {
+		return
+	}
 	switch s {
 	case unix.SIGINT:
 		now := time.Now()

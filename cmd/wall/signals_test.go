@@ -56,7 +56,7 @@ func raise(t *testing.T, s unix.Signal) {
 }
 
 func TestRelayPassesSignals(t *testing.T) {
-	r := newRelay(func() { t.Error("the box is given up") })
+	r := newRelay(false, func() { t.Error("the box is given up") })
 	<-r.listening
 	raise(t, unix.SIGUSR1) // waits for the command
 	time.Sleep(50 * time.Millisecond)
@@ -80,7 +80,7 @@ func TestRelayPassesSignals(t *testing.T) {
 }
 
 func TestRelayKillsOnSecondInterrupt(t *testing.T) {
-	r := newRelay(func() {})
+	r := newRelay(false, func() {})
 	<-r.listening
 	var rec recorder
 	r.start(&rec)
@@ -106,7 +106,7 @@ func TestRelayKillsOnSecondInterrupt(t *testing.T) {
 func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
 		cancelled := make(chan struct{})
-		r := newRelay(func() { close(cancelled) })
+		r := newRelay(false, func() { close(cancelled) })
 		<-r.listening
 		raise(t, s)
 		select {
@@ -123,7 +123,7 @@ func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 // TestRelayWaitsForTheStart: the command runs a little before wall knows; a
 // signal sent in between is the command's.
 func TestRelayWaitsForTheStart(t *testing.T) {
-	r := newRelay(func() { t.Error("the box is given up") })
+	r := newRelay(false, func() { t.Error("the box is given up") })
 	<-r.listening
 	raise(t, unix.SIGTERM)
 	time.Sleep(giveUpAfter / 10)
@@ -135,5 +135,21 @@ func TestRelayWaitsForTheStart(t *testing.T) {
 	time.Sleep(giveUpAfter + giveUpAfter/10)
 	if terminated, gaveUp := r.stop(); !terminated || gaveUp != 0 {
 		t.Errorf("terminated %v, gave up %v", terminated, gaveUp)
+	}
+}
+
+// TestRelaySharesTheTerminal: the terminal has sent it to the command already.
+func TestRelaySharesTheTerminal(t *testing.T) {
+	r := newRelay(true, func() {})
+	<-r.listening
+	var rec recorder
+	r.start(&rec)
+	for _, s := range []unix.Signal{unix.SIGINT, unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH, unix.SIGUSR1} {
+		raise(t, s)
+	}
+	rec.wait(t, 1)
+	r.stop()
+	if got := rec.wait(t, 1); got != "user defined signal 1" {
+		t.Errorf("got %s", got)
 	}
 }
