@@ -47,11 +47,11 @@ func (r *resolver) command() error {
 		case !l.exists():
 			continue
 		case !r.shown(l):
-			if hidden == "" && executable(l.mode) {
+			if hidden == "" && r.executable(l) {
 				hidden = p
 			}
 			continue
-		case !executable(l.mode):
+		case !r.executable(l):
 			if notExec == "" {
 				notExec = p
 			}
@@ -106,7 +106,7 @@ func (r *resolver) useCommand(asked, p string) error {
 		fail.Hint = "make it visible with --ro " + quote(path.Dir(l.path))
 	case l.mode.IsDir():
 		fail.Exit, fail.Err = plan.ExitNotExecutable, errIsDir
-	case !executable(l.mode):
+	case !r.executable(l):
 		fail.Exit, fail.Err = plan.ExitNotExecutable, fs.ErrPermission
 		fail.Hint = "set its execute permission"
 	default:
@@ -116,7 +116,9 @@ func (r *resolver) useCommand(asked, p string) error {
 	return fail
 }
 
-func executable(m fs.FileMode) bool { return m.IsRegular() && m&0o111 != 0 }
+func (r *resolver) executable(l located) bool {
+	return l.mode.IsRegular() && r.t.perm(l.path)&0o111 != 0
+}
 
 // shown reports whether the walk comes to the same file inside: the file is
 // visible there, and so is every link on the way or wall makes it again.

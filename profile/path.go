@@ -3,7 +3,6 @@ package profile
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -37,7 +36,7 @@ type link struct {
 // A located path is the result of walking a path over the host's tree.
 type located struct {
 	path    string      // free of links; for a missing path the part that exists plus the rest as written
-	mode    fs.FileMode // of the final file; 0 when missing
+	mode    fs.FileMode // of the final file, see tree.lstat; 0 when missing
 	links   []link      // in the order they were followed
 	missing string      // the first component that does not exist; "" when all do
 	err     error       // why the walk stopped, other than a missing file
@@ -61,7 +60,7 @@ func fileType(m fs.FileMode) plan.FileType {
 type tree struct {
 	fsys   fs.FS
 	seen   map[string]entryInfo
-	listed map[string]map[string]bool // directories that were listed, with their names
+	listed map[string]listing
 }
 
 type entryInfo struct {
@@ -70,38 +69,15 @@ type entryInfo struct {
 	err  error
 }
 
-func newTree(fsys fs.FS) *tree {
-	return &tree{fsys: fsys, seen: make(map[string]entryInfo, 256), listed: map[string]map[string]bool{}}
+// A listing is a directory that was read once.
+type listing struct {
+	entries []fs.DirEntry // sorted by name
+	types   map[string]fs.FileMode
+	err     error
 }
 
-// maxListed is the size of a directory up to which listing it is cheaper than
-// asking for some fifty names.
-const maxListed = 1000
-
-// list prepares for many questions about one directory, free of links, most of
-// which are about names that do not exist.
-func (t *tree) list(dir string) {
-	if e := t.lstat(dir); e.err != nil || !e.mode.IsDir() {
-		return
-	}
-	f, err := t.fsys.Open(name(dir))
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	d, ok := f.(fs.ReadDirFile)
-	if !ok {
-		return
-	}
-	es, err := d.ReadDir(maxListed)
-	if err != nil && err != io.EOF || len(es) == maxListed {
-		return
-	}
-	names := make(map[string]bool, len(es))
-	for _, e := range es {
-		names[e.Name()] = true
-	}
-	t.listed[dir] = names
+func newTree(fsys fs.FS) *tree {
+	return &tree{fsys: fsys, seen: make(map[string]entryInfo, 256), listed: map[string]listing{}}
 }
 
 // name turns an absolute path into a name for fs.FS.
@@ -112,14 +88,23 @@ func name(p string) string {
 	return p[1:]
 }
 
-// lstat looks at one path whose parent is free of links.
+// lstat looks at one path whose parent is free of links. The mode may lack
+// permission bits, because a listing does not have them; see perm.
 func (t *tree) lstat(p string) entryInfo {
 	if e, ok := t.seen[p]; ok {
 		return e
 	}
 	var e entryInfo
-	if names, ok := t.listed[path.Dir(p)]; ok && !names[path.Base(p)] {
-		e.err = fs.ErrNotExist
+	typ, inList := fs.ModeSymlink, false
+	dir, base := path.Split(p)
+	if l, ok := t.listed[strings.TrimSuffix(dir, "/")]; ok && l.err == nil {
+		if typ, inList = l.types[base]; !inList {
+			t.seen[p] = entryInfo{err: fs.ErrNotExist}
+			return t.seen[p]
+		}
+	}
+	if inList && typ&fs.ModeSymlink == 0 {
+		e.mode = typ
 	} else if !fs.ValidPath(name(p)) {
 		e.err = &fs.PathError{Op: "lstat", Path: p, Err: errors.New("the name is not valid UTF-8")}
 	} else if st, err := fs.Lstat(t.fsys, name(p)); err != nil {
@@ -134,11 +119,42 @@ func (t *tree) lstat(p string) entryInfo {
 	return e
 }
 
+// perm gives the mode of a file, permission bits included, whose path is free of links.
+func (t *tree) perm(p string) fs.FileMode {
+	st, err := fs.Lstat(t.fsys, name(p))
+	if err != nil {
+		return 0
+	}
+	return st.Mode()
+}
+
 // exists reports whether something is at p, whose parent is free of links.
 func (t *tree) exists(p string) bool { return t.lstat(p).err == nil }
 
-// readDir lists a directory whose path is free of links, sorted by name.
-func (t *tree) readDir(p string) ([]fs.DirEntry, error) { return fs.ReadDir(t.fsys, name(p)) }
+// readDir lists a directory whose path is free of links, sorted by name. The
+// listing also answers later questions about names in it.
+func (t *tree) readDir(p string) ([]fs.DirEntry, error) {
+	if l, ok := t.listed[p]; ok {
+		return l.entries, l.err
+	}
+	var l listing
+	if l.entries, l.err = fs.ReadDir(t.fsys, name(p)); l.err == nil {
+		l.types = make(map[string]fs.FileMode, len(l.entries))
+		for _, e := range l.entries {
+			l.types[e.Name()] = e.Type()
+		}
+	}
+	t.listed[p] = l
+	return l.entries, l.err
+}
+
+// list prepares for many questions about one directory, most of which are
+// about names that do not exist.
+func (t *tree) list(dir string) {
+	if e := t.lstat(dir); e.err == nil && e.mode.IsDir() {
+		t.readDir(dir) // without an answer every question is asked by itself
+	}
+}
 
 // walk follows an absolute path to the file it names. ".." goes to the real
 // parent, as in the kernel. It never follows the links of /proc that lead

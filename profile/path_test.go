@@ -73,6 +73,9 @@ func TestTreeList(t *testing.T) {
 	if !tr.exists("/home/u/.ssh") || tr.exists("/home/u/none") || !tr.walk("/home/u/.ssh/id_ed25519").exists() {
 		t.Error("a listed directory gives other answers")
 	}
+	if m := tr.perm("/home/u/.gitconfig"); m != 0o644 {
+		t.Errorf("the mode of a file is %v", m)
+	}
 	tr.list("/etc/passwd")
 	tr.list("/nowhere")
 	if len(tr.listed) != 1 {
