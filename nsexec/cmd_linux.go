@@ -258,6 +258,12 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		argv = append(argv, strconv.Itoa(len(files)))
 	}
 	files = append(files, uintptr(orderR), uintptr(statusW), uintptr(controlR))
+	if c.scratch != nil {
+		// The lock of the scratch directory lives as long as the box, also when
+		// this process is killed: what protects absent names is not
+		// collected by another run as long as something runs behind it.
+		files = append(files, uintptr(c.scratch.FD()))
+	}
 	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},

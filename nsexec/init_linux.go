@@ -43,7 +43,8 @@ func Main() {
 
 // firstFD is the first descriptor behind the standard streams. Stage 2 has its
 // three pipes at base, base+1 and base+2, where base is firstFD unless the plan
-// keeps descriptors; then it is argv[1].
+// keeps descriptors; then it is argv[1]. At base+3 it holds the scratch directory, whose
+// lock says that the box lives.
 const firstFD = 3
 
 // testOnlyStepHook makes a step fail; only the tests of this package set it.
