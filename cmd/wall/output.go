@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -64,21 +62,6 @@ func colour(text string) string {
 // the convention of https://no-color.org: any non-empty value means no.
 func colours(f *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
-}
-
-// isTerminal does not use File.Fd, which takes O_NONBLOCK away from a
-// descriptor that is the caller's as well.
-func isTerminal(f *os.File) bool {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	is := false
-	err = conn.Control(func(fd uintptr) {
-		_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
-		is = err == nil
-	})
-	return is && err == nil
 }
 
 // printPlanNotes tells the operator what is lost, and what else there is to

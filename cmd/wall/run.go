@@ -275,7 +275,7 @@ func (f *runFlags) openResult(host profile.Host, p plan.Plan) (*resultFile, erro
 	}
 	id := host.RunID
 	if id == "" {
-		id = strconv.Itoa(unix.Getpid())
+		id = strconv.Itoa(os.Getpid())
 	}
 	return openResultFile(f.json, host.Cwd, id, untrusted)
 }

@@ -62,3 +62,18 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 		}
 	}
 }
+
+// isTerminal does not use File.Fd, which takes O_NONBLOCK away from a
+// descriptor that is the caller's as well.
+func isTerminal(f *os.File) bool {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	is := false
+	err = conn.Control(func(fd uintptr) {
+		_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+		is = err == nil
+	})
+	return is && err == nil
+}
