@@ -494,7 +494,7 @@ func (r *resolver) environment() error {
 	if r.s.cwdDir.Set {
 		o = r.s.cwdDir.Origin
 	}
-	pol.Fixed = []envscrub.Assign{{Name: "PWD", Value: r.pwd, Origin: o}}
+	pol.Fixed = append([]envscrub.Assign{{Name: "PWD", Value: r.pwd, Origin: o}}, r.derivedVars()...)
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
@@ -505,4 +505,45 @@ func (r *resolver) environment() error {
 	r.p.Env, r.p.Dropped = res.Env, res.Dropped
 	r.p.Notices = append(r.p.Notices, res.Notices...)
 	return nil
+}
+
+// cacheVars move the caches of tools, which would go below HOME, into the
+// private /tmp. XDG_CACHE_HOME covers Go, pip and most others; a GOCACHE in
+// Go's own settings file would win over it, and npm does not look at it.
+var cacheVars = [][2]string{
+	{"GOCACHE", "/tmp/.cache/go-build"}, {"XDG_CACHE_HOME", "/tmp/.cache"}, {"npm_config_cache", "/tmp/.cache/npm"},
+}
+
+// offlineVars keep package managers from trying the network first.
+var offlineVars = [][2]string{
+	{"CARGO_NET_OFFLINE", "true"}, {"GOPROXY", "off"}, {"PIP_DISABLE_PIP_VERSION_CHECK", "1"}, {"npm_config_offline", "true"},
+}
+
+// derivedVars gives the variables that follow from the walls. Without a box
+// /tmp is shared with others, who could fill such a cache, and the network is
+// there; so there are none. A name that the profile sets or passes is left alone.
+func (r *resolver) derivedVars() []envscrub.Assign {
+	if r.p.Enforce == plan.EnforceOff {
+		return nil
+	}
+	var out []envscrub.Assign
+	add := func(vars [][2]string, o plan.Origin) {
+		for _, v := range vars {
+			if !slices.ContainsFunc(r.s.envSet, func(it Item[Var]) bool { return it.V.Name == v[0] }) &&
+				!slices.ContainsFunc(r.s.envPass, func(it Item[string]) bool { return it.V == v[0] }) {
+				out = append(out, envscrub.Assign{Name: v[0], Value: v[1], Origin: o})
+			}
+		}
+	}
+	tmp := "/tmp"
+	if r.s.view.V == "host" {
+		tmp = r.t.walk(tmp).path
+	}
+	if r.s.home.V != "scratch" && r.b.at(tmp).made { // not the host's own /tmp, granted
+		add(cacheVars, r.s.home.Origin)
+	}
+	if r.s.network.V == "none" && r.s.envBase.V == string(envscrub.BaseGate) {
+		add(offlineVars, r.s.network.Origin)
+	}
+	return out
 }
