@@ -480,40 +480,84 @@ func TestStatic(t *testing.T) {
 	}
 }
 
+// facilities are what a kernel can lack, see "probe without".
+var facilities = []struct {
+	name     string
+	text     string // what the message names
+	degrades bool   // whether a box without it is still worth something
+}{
+	{"userns", "namespace", false},
+	{"mountapi", "mount", false},
+	{"landlock", "Landlock", true},
+	{"seccomp", "seccomp", true},
+}
+
 // TestFailClosed: where the host lacks a facility that the profile asks for, the
-// command does not run, and the message names the facility. With
-// --if-unavailable degrade it runs where that can be, and says what is lost.
-// Promises 1, 2.
+// command does not run, and the message names the facility. Promises 1, 2.
 func TestFailClosed(t *testing.T) {
-	for _, c := range []struct {
-		facility string
-		text     string // in the message
-		degrades bool
-	}{
-		{"userns", "namespace", false},
-		{"mountapi", "mount", false},
-		{"landlock", "Landlock", true},
-		{"seccomp", "seccomp", true},
-	} {
-		t.Run(c.facility, func(t *testing.T) {
-			both(t, func(t *testing.T, profile string) {
-				b := newBox(t, profile)
-				b.without = c.facility
-				r := b.sh("touch ran")
-				_, err := os.Stat(b.ws + "/ran")
-				if r.code != 125 || err == nil || !strings.Contains(r.err, c.text) || !strings.Contains(r.err, "hint:") {
-					t.Errorf("exit status %d, command ran: %v, stderr:\n%s", r.code, err == nil, r.err)
-				}
-				b.flags = []string{"--if-unavailable", "degrade"}
-				r = b.sh("touch ran")
-				_, err = os.Stat(b.ws + "/ran")
-				if c.degrades && (r.code != 0 || err != nil || !strings.Contains(r.err, "degraded")) ||
-					!c.degrades && (r.code != 125 || err == nil) {
-					t.Errorf("degrade: exit status %d, command ran: %v, stderr:\n%s", r.code, err == nil, r.err)
-				}
-			})
+	for _, f := range facilities {
+		both(t, func(t *testing.T, profile string) {
+			b := newBox(t, profile)
+			b.without = f.name
+			r := b.sh("touch ran")
+			_, err := os.Stat(b.ws + "/ran")
+			if r.code != 125 || err == nil || !strings.Contains(r.err, f.text) || !strings.Contains(r.err, "hint:") {
+				t.Errorf("without %s: exit status %d, command ran: %v, stderr:\n%s", f.name, r.code, err == nil, r.err)
+			}
 		})
 	}
+}
+
+// TestDegraded: asked to run with what is left, wall says on every run what is
+// lost; what would leave no box at all still fails, and so does what the profile
+// requires. That files stay safe then is in TestTableFiles. Promise 2.
+func TestDegraded(t *testing.T) {
+	for _, f := range facilities {
+		both(t, func(t *testing.T, profile string) {
+			b := newBox(t, profile)
+			b.without, b.flags = f.name, []string{"--if-unavailable", "degrade"}
+			r := b.sh("touch ran")
+			_, err := os.Stat(b.ws + "/ran")
+			if ran := err == nil; ran != f.degrades || ran != (r.code == 0) || ran != strings.Contains(r.err, "degraded") || !ran && r.code != 125 {
+				t.Errorf("without %s: exit status %d, command ran: %v, stderr:\n%s", f.name, r.code, ran, r.err)
+			}
+		})
+	}
+	b := newBox(t, "gate")
+	write(t, b.ws+"/../p.toml", "version = 1\nextends = \"gate\"\nif-unavailable = \"degrade\"\nrequire = [\"landlock\"]\n")
+	b.profile, b.without = filepath.Dir(b.ws)+"/p.toml", "landlock"
+	if r := b.sh("touch ran"); r.code != 125 || !strings.Contains(r.err, "Landlock") {
+		t.Errorf("without a required wall: exit status %d, stderr:\n%s", r.code, r.err)
+	}
+	b.without = ""
+	b.sh("true").ok(t)
+}
+
+// TestForgery: the command does its worst to pid 1, which reports its status,
+// and then fails: whatever comes of pid 1, the run must not look like a success.
+// Promise 18.
+func TestForgery(t *testing.T) {
+	both(t, func(t *testing.T, profile string) {
+		for _, attack := range []string{
+			"kill -KILL 1", "kill -TERM 1", "kill -INT 1", "kill -STOP 1", "kill -ABRT 1", "kill -SEGV 1", "kill -QUIT 1",
+			"prlimit --pid 1 --nofile=0:0", "prlimit --pid 1 --as=0:0", "prlimit --pid 1 --cpu=0:0", "prlimit --pid 1 --fsize=0:0",
+			"prlimit --pid 1 --nproc=0:0", "prlimit --pid 1 --stack=0:0",
+			"for f in /proc/1/fd/*; do printf 'xxxx\\0\\0\\0\\0' >$f; done", "echo x >/proc/1/mem", "echo 1000 >/proc/1/oom_score_adj",
+			"exec 1>&- 2>&- 0<&-; for n in 3 4 5 6 7 8 9; do eval \"echo x >&$n\"; done",
+		} {
+			b := newBox(t, profile)
+			cmd := b.cmd("/bin/sh", "-c", "{ "+attack+"; } 2>/dev/null; exit 41")
+			start := time.Now()
+			if r := finish(t, cmd); r.code == 0 {
+				t.Errorf("after %q the run looks like a success", attack)
+			} else if r.code != 41 {
+				t.Logf("after %q: exit status %d instead of 41", attack, r.code)
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("after %q the run took %v", attack, d)
+			}
+		}
+	})
 }
 
 // TestSymlinkRace: a directory that the command keeps swapping for a link leads

@@ -516,7 +516,6 @@ func TestTableKernel(t *testing.T) {
 		{"ptrace 1", "-", "-", "EPERM", ""},
 		{"vm-readv 1", "-", "-", "EPERM", ""},
 		{"pidfd-getfd 1", "-", "-", "EPERM", ""},
-		{"prlimit 1", "-", "-", "EPERM", ""},
 		{"kill 1 9", "-", "-", "EPERM", ""},
 		{"kill 1 0", "-", "-", "EPERM", ""},
 		{"tgkill 1", "-", "-", "EPERM", ""},

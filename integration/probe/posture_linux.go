@@ -21,7 +21,7 @@ type posture struct {
 	GIDMap      string
 	Setgroups   string
 	Threads     []thread // the distinct states of all threads of this process
-	Pid1        []thread // the same for pid 1
+	Pid1        []caps   // the distinct capabilities of all threads of pid 1
 	Securebits  int
 	Dumpable    int
 	Deathsig    int
@@ -56,6 +56,8 @@ type thread struct {
 	CapInh, CapPrm, CapEff, CapBnd, CapAmb string
 	NoNewPrivs, Seccomp                    string
 }
+
+type caps struct{ CapInh, CapPrm, CapEff, CapAmb string }
 
 type mount struct {
 	Target  string
@@ -96,7 +98,7 @@ func readPosture() *posture {
 		GIDMap:      squeeze(slurp("/proc/self/gid_map")),
 		Setgroups:   squeeze(slurp("/proc/self/setgroups")),
 		Threads:     threadsOf("self"),
-		Pid1:        threadsOf("1"),
+		Pid1:        capsOf("1"),
 		Namespaces:  map[string]string{},
 		Mounts:      mounts(),
 		FDs:         open,
@@ -168,7 +170,7 @@ func readPosture() *posture {
 			p.Routes++
 		}
 	}
-	for _, name := range []string{"environ", "mem", "maps", "auxv", "stack", "syscall", "io", "map_files", "fd"} {
+	for _, name := range []string{"environ", "mem", "maps", "auxv", "stack", "syscall", "io"} {
 		p.Proc1[name] = outcome("", openRead("/proc/1/"+name))
 	}
 	for _, name := range []string{"root", "cwd", "exe"} {
@@ -225,6 +227,19 @@ func threadsOf(pid string) []thread {
 		if !seen[t] {
 			seen[t] = true
 			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func capsOf(pid string) []caps {
+	seen := map[caps]bool{}
+	var out []caps
+	for _, t := range threadsOf(pid) {
+		c := caps{t.CapInh, t.CapPrm, t.CapEff, t.CapAmb}
+		if !seen[c] {
+			seen[c] = true
+			out = append(out, c)
 		}
 	}
 	return out
