@@ -91,4 +91,4 @@ uninstall: ## remove what install installed
 	@for page in docs/man/*.1; do rm -f "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
 
 clean: ## remove what make made here
-	rm -rf bin cover.out .demo-cache
+	rm -rf bin cover.out

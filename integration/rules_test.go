@@ -39,6 +39,7 @@ var modules = map[string]string{
 	"github.com/spf13/pflag":                        "cobra's flags: the types of its errors, for messages of our own",
 	"golang.org/x/net":                              "a virtual machine for BPF, in which tests run the filters",
 	"golang.org/x/sys":                              "system calls and their constants",
+	"golang.org/x/tools":                            "tests only: go-internal's reading of txtar archives",
 	"golang.org/x/term":                             "tells whether a stream is a terminal",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "go-landlock's: a system call on all threads at once; here also the id calls of stage 2",
 }
@@ -94,6 +95,7 @@ var imports = map[string]map[string]string{
 		"seccomp": "compiles the built-in profiles",
 	},
 	"integration/probe": {
+		"golang.org/x/net/bpf":  "assembles a filter behind which a facility of the kernel looks missing",
 		"golang.org/x/sys/unix": "system calls",
 	},
 	"integration": {},
@@ -166,7 +168,7 @@ func (f goFile) in(packages []string) bool {
 // walkRepo calls f with the slash-separated name, relative to the root, of every file of the repository that a person wrote.
 func walkRepo(t *testing.T, f func(name string)) {
 	t.Helper()
-	made := []string{".git", "bin", ".demo-cache", "vendor"}
+	made := []string{".git", "bin", "vendor"}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -438,19 +440,20 @@ var notRequired = map[string]string{
 	"root":         "scripts/test.sh runs the tests as root and as an ordinary user",
 	"unprivileged": "scripts/test.sh runs the tests as root and as an ordinary user",
 	"ia32":         "a kernel option that many hosts leave out",
+	"immutable":    "a property of the file system below the temp directory, not of the host",
 	"cargo":        "a big package; the test runs where it is installed",
 }
 
 // Tests that may skip on their own, because another run of the same tests does what is skipped.
 var mayskip = map[string]string{
-	"TestUnprivileged":                    "runs the others again as another user, but not itself",
-	"TestKernelHostileRoots":              "a case that only an ordinary user sees; the unprivileged half has it",
-	"TestKernelPlaceholderFailures":       "a case that only an ordinary user sees; the unprivileged half has it",
-	"TestKernelRemoveReportsTheImmutable": "a property of the file system below the temp directory, not of the host",
-	"TestDoGo":                            "go test -short asks for it; nothing in the Makefile does",
-	"TestKernelX32Kills":                  "another architecture has no x32",
-	"TestKernelProbe":                     "a process that is filtered already, as in a container, cannot see the absence of filters",
-	"TestKranzRealChild":                  "env(1) is there wherever a shell is",
+	"TestUnprivileged":              "runs the others again as another user, but not itself",
+	"TestKernelHostileRoots":        "a case that only an ordinary user sees; the unprivileged half has it",
+	"TestKernelCollectTriesAgain":   "root may write everywhere; the unprivileged half has it",
+	"TestKernelPlaceholderFailures": "a case that only an ordinary user sees; the unprivileged half has it",
+	"TestDoGo":                      "go test -short asks for it; nothing in the Makefile does",
+	"TestKernelX32Kills":            "another architecture has no x32",
+	"TestKernelProbe":               "a process that is filtered already, as in a container, cannot see the absence of filters",
+	"TestKranzRealChild":            "env(1) is there wherever a shell is",
 }
 
 // TestRulesSkips: tests are skipped through need, which WALL_TEST_REQUIRE can forbid; any other skip would be silent in CI.
@@ -464,6 +467,7 @@ func TestRulesSkips(t *testing.T) {
 	if len(required) == 0 {
 		t.Fatal(".ci/run requires nothing")
 	}
+	skipping := make(map[string]bool)
 	for _, f := range goFiles(t, fset) {
 		if !f.test {
 			continue
@@ -480,7 +484,11 @@ func TestRulesSkips(t *testing.T) {
 				}
 				switch fun := call.Fun.(type) {
 				case *ast.SelectorExpr:
-					if name := fun.Sel.Name; (name == "Skip" || name == "Skipf" || name == "SkipNow") && mayskip[fn.Name.Name] == "" {
+					if name := fun.Sel.Name; name != "Skip" && name != "Skipf" && name != "SkipNow" {
+						return true
+					}
+					skipping[fn.Name.Name] = true
+					if mayskip[fn.Name.Name] == "" {
 						t.Errorf("%s: %s skips without need(t, ...)", fset.Position(call.Pos()), fn.Name.Name)
 					}
 				case *ast.Ident:
@@ -504,6 +512,11 @@ func TestRulesSkips(t *testing.T) {
 				}
 				return true
 			})
+		}
+	}
+	for name := range mayskip {
+		if !skipping[name] {
+			t.Errorf("%s has a reason to skip and does not", name)
 		}
 	}
 }
