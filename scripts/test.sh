@@ -25,7 +25,7 @@ cleanup() {
 	trap - EXIT INT TERM HUP
 	# Only a failed test leaves processes of this user behind; they must not outlive the run.
 	[ -z "$base" ] || ps -o pid= -u "$user" | xargs -r kill -KILL 2>/dev/null || :
-	rm -rf "$tmp" ${base:+"$base"}
+	rm -rf "$tmp" ${base:+"$base" "$home/.config" "$home/.cache"} # the go command keeps its telemetry counters in .config
 	exit "$rc"
 }
 trap cleanup EXIT
