@@ -236,7 +236,7 @@ func TestCompileTooLarge(t *testing.T) {
 		s.Syscalls = append(s.Syscalls, ruleFor("read", specs.ActAllow, nil,
 			arg(0, specs.OpEqualTo, i<<32|i, 0), arg(1, specs.OpEqualTo, i*7919, 0)))
 	}
-	if p, err := Compile(s, "amd64"); err == nil || !strings.Contains(err.Error(), "at most 4096") {
+	if p, err := Compile(s, "amd64"); err == nil || !strings.Contains(err.Error(), "more than the 4096") {
 		t.Errorf("%d instructions, error %v", len(p), err)
 	}
 }

@@ -136,6 +136,17 @@ func runs(steps []step, fallback uint32) [][]step {
 	return out
 }
 
+// singles splits runs into runs of one step.
+func singles(rs [][]step) [][]step {
+	var out [][]step
+	for _, r := range rs {
+		for i := range r {
+			out = append(out, r[i:i+1])
+		}
+	}
+	return out
+}
+
 // probes returns argument values around everything that steps compare: for each
 // argument the values at, next to and away from each boundary, combined with
 // each other, at most limit combinations (then an even selection of them).
