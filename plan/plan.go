@@ -185,6 +185,7 @@ type Scratch struct {
 	ID           string        // lower-case hex, unpredictable
 	Dirs         []ScratchDir  // sub-directories
 	Placeholders []Placeholder // mount points for protected names that are absent today
+	Guards       []string      // protected host paths, sorted: placeholders of other runs among them must stay as long as this run
 	Seeds        []Seed        // files copied in before the start
 	Keep         bool          // leave it behind at the end
 }

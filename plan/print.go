@@ -64,6 +64,9 @@ func (p Plan) Print(w io.Writer) error {
 			}
 			line(h.Origin, "  placeholder %s %s%s", h.Type, word(h.Path), s)
 		}
+		for _, g := range p.Scratch.Guards {
+			line(none, "  guard %s", word(g))
+		}
 		for _, s := range p.Scratch.Seeds {
 			line(s.Origin, "  seed %s -> %s", word(s.Source), word(s.Target))
 		}

@@ -99,7 +99,7 @@ func (p Plan) Validate() error {
 func (p Plan) validateScratch(bad func(string, ...any), abs func(string, string)) {
 	s := p.Scratch
 	if s.Root == "" {
-		if len(s.Dirs)+len(s.Placeholders)+len(s.Seeds) > 0 {
+		if len(s.Dirs)+len(s.Placeholders)+len(s.Guards)+len(s.Seeds) > 0 {
 			bad("scratch without a root has contents")
 		}
 		return
@@ -117,6 +117,12 @@ func (p Plan) validateScratch(bad func(string, ...any), abs func(string, string)
 		abs("placeholder", h.Path)
 		if (h.Type != TypeDir && h.Type != TypeFile) || (h.Type == TypeDir && h.Content != "") {
 			bad("placeholder %q of type %q", h.Path, h.Type)
+		}
+	}
+	for i, g := range s.Guards {
+		abs("guarded path", g)
+		if i > 0 && s.Guards[i-1] >= g {
+			bad("guarded paths are not sorted and unique at %q", g)
 		}
 	}
 	for _, e := range s.Seeds {

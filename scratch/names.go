@@ -13,6 +13,7 @@ import (
 // Names inside of wall-<id> that no sub-directory of a plan may have.
 const (
 	recordName = ".placeholders"
+	guardsName = ".guards" // plan.Scratch.Guards, each ended by NUL
 	keepName   = ".keep"
 )
 
@@ -57,7 +58,7 @@ func checkScratch(s plan.Scratch) error {
 	}
 	dirs := make(map[string]bool, len(s.Dirs))
 	for _, d := range s.Dirs {
-		if !isElement(d.Name) || d.Name == recordName || d.Name == keepName || dirs[d.Name] {
+		if !isElement(d.Name) || d.Name == recordName || d.Name == guardsName || d.Name == keepName || dirs[d.Name] {
 			return fmt.Errorf("wall bug: scratch sub-directory %q", d.Name)
 		}
 		if d.Mode&^0o7777 != 0 {

@@ -17,8 +17,8 @@ import (
 // when a name that is a mount point in some other mount namespace is removed,
 // the kernel detaches that mount. If run A made .git/hooks, and run B started
 // meanwhile and protects the directory it found there, A must not remove it
-// before B has ended. So a run that ends while others live hands its
-// placeholders to one of them; the last one removes them.
+// before B has ended. So a run that ends hands each placeholder to a live run
+// that mounts on the same path, if there is one; the last one removes it.
 //
 // Live is who holds the lock of its directory and still has a record. Making,
 // handing over and removing happen under a lock on the root, held for
@@ -157,14 +157,12 @@ func (d *Dir) releasePlaceholders() (done bool, err error) {
 		return false, err
 	}
 	if len(entries) > 0 {
-		handed, err := d.handOver(entries)
+		left, err := d.handOver(entries)
 		if err != nil {
 			return false, err
 		}
-		if !handed {
-			if err := removePlaceholders(entries); err != nil {
-				return false, err
-			}
+		if err := removePlaceholders(left); err != nil {
+			return false, err
 		}
 	}
 	if err := unlink(d.fd, recordName, 0); err != nil {
@@ -173,24 +171,41 @@ func (d *Dir) releasePlaceholders() (done bool, err error) {
 	return true, nil
 }
 
-// handOver gives the entries to a run that lives.
-func (d *Dir) handOver(entries []entry) (bool, error) {
-	var lines []byte
-	for _, e := range entries {
-		lines = append(lines, e.encode()...)
-	}
-	handed := false
+// handOver gives each entry to a live run that mounts on its path, and returns
+// the entries that nobody needs any more.
+func (d *Dir) handOver(entries []entry) (left []entry, err error) {
+	left = entries
 	var werr error
-	err := d.eachLive(func(fd int) bool {
+	err = d.eachLive(func(fd int) bool {
+		paths, err := guarded(fd)
+		if err != nil {
+			werr = err // better left behind than taken from under a run
+			return false
+		}
+		var lines []byte
+		var others []entry
+		for _, e := range left {
+			if paths[string(e.Path)] {
+				lines = append(lines, e.encode()...)
+			} else {
+				others = append(others, e)
+			}
+		}
+		if len(lines) == 0 {
+			return true
+		}
 		record, err := openat2(fd, recordName, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH)
 		if err != nil {
 			return true // it is ending
 		}
 		defer unix.Close(record)
-		handed, werr = true, writeAll(record, lines)
-		return false
+		if werr = writeAll(record, lines); werr != nil {
+			return false
+		}
+		left = others
+		return len(left) > 0
 	})
-	return handed, errors.Join(err, werr)
+	return left, errors.Join(err, werr)
 }
 
 // eachLive calls f with every other directory of the root that someone holds
@@ -242,11 +257,33 @@ func readRecord(dir int) ([]entry, error) {
 	return decodeRecord(data)
 }
 
-// removePlaceholders removes what is untouched, latest first, and leaves the
+// guarded gives the paths that the run with the scratch directory dir mounts on.
+func guarded(dir int) (map[string]bool, error) {
+	paths := map[string]bool{}
+	fd, err := openat2(dir, guardsName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH)
+	if err == unix.ENOENT {
+		return paths, nil
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("openat2", err)
+	}
+	defer unix.Close(fd)
+	data, err := readAll(fd, maxRecord)
+	if err != nil {
+		return nil, fmt.Errorf("list of guarded paths: %w", err)
+	}
+	for p := range bytes.SplitSeq(data, []byte{0}) {
+		paths[string(p)] = true
+	}
+	return paths, nil
+}
+
+// removePlaceholders removes what is untouched, deepest first, and leaves the
 // rest: data is never lost.
 func removePlaceholders(entries []entry) error {
+	slices.SortFunc(entries, func(a, b entry) int { return bytes.Compare(b.Path, a.Path) })
 	var errs []error
-	for _, e := range slices.Backward(entries) {
+	for _, e := range entries {
 		if err := removePlaceholder(e); err != nil {
 			errs = append(errs, &fs.PathError{Op: "remove placeholder", Path: string(e.Path), Err: err})
 		}

@@ -536,6 +536,7 @@ func TestKernelPlaceholdersOutliveTheirMaker(t *testing.T) {
 	start := func(with []plan.Placeholder) *Dir {
 		s := sample(dir)
 		s.Placeholders = with
+		s.Guards = []string{dir + "/d", dir + "/f"}
 		return prepare(t, s)
 	}
 	there := func(when string, want bool) {
@@ -556,6 +557,25 @@ func TestKernelPlaceholdersOutliveTheirMaker(t *testing.T) {
 	there("after the third", true)
 	remove(t, d)
 	there("after the last", false)
+
+	// A run in another workspace has no use for them.
+	a = start(place)
+	other := prepare(t, sample(dir))
+	remove(t, a)
+	there("while a stranger lives", false)
+	remove(t, other)
+
+	// Nor does it get one of two when it mounts on the other only.
+	a = start(place)
+	half := sample(dir)
+	half.Guards = []string{dir + "/f"}
+	b = prepare(t, half)
+	remove(t, a)
+	if isThere(dir+"/d") || !isThere(dir+"/f") {
+		t.Fatalf("directory %v, file %v, want only the file", isThere(dir+"/d"), isThere(dir+"/f"))
+	}
+	remove(t, b)
+	there("after the one that mounts on the file", false)
 
 	// Also when the maker was killed and somebody collects.
 	s := sample(dir)

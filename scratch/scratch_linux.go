@@ -132,8 +132,11 @@ func (d *Dir) fill(s plan.Scratch) error {
 	if err := unix.Fchmod(d.fd, 0o700); err != nil {
 		return os.NewSyscallError("fchmod", err)
 	}
+	if err := d.writeGuards(s.Guards); err != nil {
+		return err
+	}
 	// Every run has a record, also when it makes no placeholder: others may
-	// hand it theirs.
+	// hand it theirs. It comes after the guards, because it makes the run live.
 	files := []string{recordName}
 	if s.Keep {
 		files = append(files, keepName)
@@ -160,6 +163,19 @@ func (d *Dir) fill(s plan.Scratch) error {
 		}
 	}
 	return d.makePlaceholders(s.Placeholders)
+}
+
+// writeGuards notes the paths on which this run mounts.
+func (d *Dir) writeGuards(paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	fd, err := d.createFile(d.fd, guardsName)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return writeAll(fd, []byte(strings.Join(paths, "\x00")+"\x00"))
 }
 
 // createFile makes an empty file of mode 0600 exactly.
