@@ -350,7 +350,7 @@ func (s *stage2) deliver(sig syscall.Signal) {
 		return
 	}
 	switch sig {
-	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH:
+	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGWINCH:
 		if unix.Kill(-pid, sig) == nil {
 			return
 		}

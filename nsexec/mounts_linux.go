@@ -54,7 +54,7 @@ func buildRoot(p *plan.Plan) error {
 	}()
 	for _, m := range p.Mounts {
 		if err := b.mount(m); err != nil {
-			if m.Optional && errors.Is(err, unix.ENOENT) {
+			if m.Optional && isAbsent(err) {
 				continue
 			}
 			var pe *plan.Error
@@ -68,6 +68,12 @@ func buildRoot(p *plan.Plan) error {
 		return &plan.Error{Op: "cannot enter the new root", Err: err}
 	}
 	return nil
+}
+
+// isAbsent reports whether a path is not there for the command either: what stage 2
+// cannot reach, although it has more rights, the command cannot.
+func isAbsent(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTDIR)
 }
 
 // describe says what a mount is for, in the user's words.

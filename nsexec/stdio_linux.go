@@ -160,6 +160,9 @@ func Describe(fd int) (plan.Stdio, error) {
 			if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
 				return refuse("a device")
 			}
+			if _, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN); err == nil {
+				return refuse("the master of a terminal, which types into it")
+			}
 			d.Kind = plan.StdioTTY
 		}
 	default:

@@ -44,9 +44,23 @@ func (r *resolver) files() error {
 	}
 	r.p.Mounts = b.ops
 	r.p.Scratch.Placeholders = b.placeholders
+	r.p.Scratch.Guards = guards(b.ops)
 	r.p.Notices = append(r.p.Notices, b.notices...)
 	r.gitOutside()
 	return r.cwdVisible()
+}
+
+// guards lists the protected paths. Another run may have made a placeholder at
+// one of them, which must not go while this run has mounted on it.
+func guards(ops []plan.Mount) []string {
+	var out []string
+	for _, m := range ops {
+		if (m.Op == plan.OpProtect || m.Op == plan.OpPin) && !within(m.Target, "/proc") {
+			out = append(out, m.Target)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // privateTree asks for one tree that wall makes.
@@ -502,6 +516,10 @@ func (r *resolver) protects() {
 			continue
 		}
 		b.protectPath(p, x.Origin, plan.TypeDir, "")
+	}
+	for _, p := range r.profiles {
+		// Where the command could write it, the next run would be weaker.
+		b.protectPath(p, def, plan.TypeFile, "")
 	}
 	if e := r.h.Executable; strings.HasPrefix(e, "/") {
 		// What the command could write here would run outside next time.

@@ -77,6 +77,11 @@ func (b *builder) gitProtect(top string, o plan.Origin, workspace bool) {
 			return
 		}
 		if l.mode.IsDir() {
+			if es, err := b.t.readDir(l.path); err == nil && len(es) == 0 {
+				// No repository yet, or the placeholder of another run: it stays empty.
+				b.protectPath(dot, o, plan.TypeDir, "")
+				return
+			}
 			if e.mode&fs.ModeSymlink != 0 {
 				b.links2protect(l, o)
 			}
@@ -112,7 +117,13 @@ func (g *gitScan) gitDir(d string) {
 	config := g.read(join(d, "config"))
 	b.protectPath(join(d, "config"), g.o, plan.TypeFile, "")
 	b.protectPath(join(d, "hooks"), g.o, plan.TypeDir, "")
-	b.protectPath(join(d, "info"), g.o, plan.TypeDir, "")
+	// Not the whole of info: git itself keeps info/refs and others up to date.
+	for _, f := range []string{"attributes", "exclude", "grafts"} {
+		b.protectPath(join(d, "info/"+f), g.o, plan.TypeFile, "")
+	}
+	if b.t.exists(join(d, "info/sparse-checkout")) {
+		b.protectPath(join(d, "info/sparse-checkout"), g.o, plan.TypeFile, "")
+	}
 	// With a commondir git takes config and hooks from another place; "." means here.
 	b.protectPath(join(d, "commondir"), g.o, plan.TypeFile, ".\n")
 	vars := gitConfig(config)

@@ -63,8 +63,9 @@ type resolver struct {
 	at places
 	p  plan.Plan
 
-	pwd      string  // working directory as the command should see it in PWD
-	home     located // of the account
+	profiles []string // paths of the profile files that were read, free of links
+	pwd      string   // working directory as the command should see it in PWD
+	home     located  // of the account
 	required map[plan.Wall]bool
 }
 
@@ -97,6 +98,9 @@ func (r *resolver) resolve() (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	for i, l := range layers {
+		if l.dir != "" {
+			r.profiles = append(r.profiles, l.id)
+		}
 		r.s.over(l, i)
 	}
 	if errs := r.s.flags(r.o.Flags); len(errs) > 0 {

@@ -137,6 +137,11 @@ func makeFile(parent int, base, content string, st *unix.Stat_t) error {
 	if err := unix.Fstat(fd, st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
+	// Readable for all: with a .git/commondir that it cannot read, another
+	// user's git would stop working in this repository meanwhile.
+	if err := unix.Fchmod(fd, 0o644); err != nil {
+		return os.NewSyscallError("fchmod", err)
+	}
 	return writeAll(fd, []byte(content))
 }
 

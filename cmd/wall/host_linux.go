@@ -63,7 +63,7 @@ func gatherHost() (profile.Host, error) {
 		UID:     os.Getuid(),
 		GID:     os.Getgid(),
 		Environ: os.Environ(),
-		FS:      os.DirFS("/"),
+		FS:      hostFS{os.DirFS("/").(fs.ReadLinkFS)},
 		TempDir: tempDir,
 	}
 	if os.Geteuid() != h.UID || os.Getegid() != h.GID {
