@@ -20,7 +20,7 @@ func walk(cmd *cobra.Command, f func(*cobra.Command)) {
 }
 
 // verbs are the first words that a short text may begin with.
-var verbs = regexp.MustCompile(`^(Run|Start|Print|Show|Try) `)
+var verbs = regexp.MustCompile(`^(Run|Start|Print|Show|Try|Check|List|Explain|Write|Compare|Turn)[ ,]`)
 
 func TestCommandsAreDocumented(t *testing.T) {
 	root := newRoot(streams{})

@@ -42,7 +42,7 @@ var topics = []topic{
 
 func newHelp(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "help [COMMAND|TOPIC]",
+		Use:   "help [COMMAND...|TOPIC]",
 		Short: "Show help for a command or a topic",
 		Long:  `Show help for a command or a topic, or the list of both.`,
 		Example: `  wall help run
@@ -75,12 +75,10 @@ func newHelp(s streams) *cobra.Command {
 					return err
 				}
 			}
-			for _, c := range cmd.Root().Commands() {
-				if c.Name() == args[0] && !c.Hidden {
-					_, err := io.WriteString(s.out, helpText(c))
-					return err
-				}
-			}
+		}
+		if c, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 && c.HasParent() && !c.Hidden {
+			_, err := io.WriteString(s.out, helpText(c))
+			return err
 		}
 		var names []string
 		for _, t := range topics {

@@ -54,10 +54,10 @@ func TestManPages(t *testing.T) {
 // section 7 for topics.
 func manPages(root *cobra.Command) map[string]string {
 	root.InitDefaultHelpCmd()
-	pages := map[string]string{"wall.1": manCommand(root)}
-	for _, c := range root.Commands() {
-		pages["wall-"+c.Name()+".1"] = manCommand(c)
-	}
+	pages := make(map[string]string)
+	walk(root, func(c *cobra.Command) {
+		pages[strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"] = manCommand(c)
+	})
 	for _, topic := range topics {
 		var m roff
 		m.head("wall-"+topic.name, "7")
@@ -81,11 +81,13 @@ func manCommand(cmd *cobra.Command) string {
 	m.text(useLine(cmd))
 	m.section("DESCRIPTION")
 	m.paragraphs(cmd.Long)
-	if !cmd.HasParent() {
+	if cmd.HasSubCommands() {
 		m.section("COMMANDS")
 		for _, c := range cmd.Commands() {
-			m.item("wall-"+c.Name()+"(1)", c.Short)
+			m.item(strings.ReplaceAll(c.CommandPath(), " ", "-")+"(1)", c.Short)
 		}
+	}
+	if !cmd.HasParent() {
 		m.section("TOPICS")
 		for _, t := range topics {
 			m.item("wall-"+t.name+"(7)", t.short)
@@ -102,7 +104,7 @@ func manCommand(cmd *cobra.Command) string {
 	m.section("EXAMPLES")
 	m.verbatim(cmd.Example)
 	if cmd.HasParent() {
-		m.seeAlso("wall(1)")
+		m.seeAlso(strings.ReplaceAll(cmd.Parent().CommandPath(), " ", "-") + "(1)")
 	}
 	return m.String()
 }
