@@ -45,6 +45,7 @@ directory is not random here, so that two plans can be compared.`,
 		if err != nil {
 			return err
 		}
+		noteHardLinks(&p)
 		if !asJSON {
 			return p.Print(s.out)
 		}

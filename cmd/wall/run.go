@@ -190,6 +190,9 @@ func announce(s streams, f *runFlags, p plan.Plan) error {
 		err = printPlanNotes(s.err, p)
 	}
 	if f.explain && err == nil {
+		if p.Enforce != plan.EnforceOff {
+			noteHardLinks(&p)
+		}
 		err = p.Print(s.err)
 	}
 	if err != nil {
