@@ -78,6 +78,10 @@ func (s *stage2) run() {
 	if err := prctl(unix.PR_SET_DUMPABLE, 0, 0); err != nil {
 		s.fail("dumpable", err)
 	}
+	// Executed through a link, the process would be called "exe" in ps(1).
+	if err := prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(initName+"\x00"))), 0); err != nil {
+		s.fail("name", err)
+	}
 	// Inherited descriptors are not close-on-exec. Marked, not closed: some
 	// belong to the Go runtime.
 	if err := unix.CloseRange(firstFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {

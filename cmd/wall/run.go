@@ -24,6 +24,7 @@ type runFlags struct {
 	json    string
 	status  string
 	explain bool
+	die     bool
 }
 
 func addRunFlags(cmd *cobra.Command) *runFlags {
@@ -32,6 +33,7 @@ func addRunFlags(cmd *cobra.Command) *runFlags {
 	addOnce(fs, &f.json, "json", "", "FILE", "write the result to FILE when the box has ended")
 	addOnce(fs, &f.status, "status-fd", "", "N", "report the start and the end on descriptor N, as lines of JSON")
 	addSwitch(fs, &f.explain, "explain", "print the plan on standard error before the start")
+	addSwitch(fs, &f.die, "die-with-caller", "end the box when the process that started wall dies")
 	cmd.Annotations = map[string]string{annotationRuns: "yes"}
 	return f
 }
@@ -79,6 +81,15 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if f.die {
+		c, err := openCaller()
+		if err != nil {
+			return err
+		}
+		c.onDeath(cancel)
+	}
 	j, err := gather(f.shared, int(status), resolve)
 	var collectErr error
 	var p plan.Plan
@@ -95,7 +106,7 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	}
 	var o outcome
 	if err == nil {
-		p, o, err = startSteadily(s, f, j, p, status)
+		p, o, err = startSteadily(ctx, s, f, j, p, status)
 	}
 	if p.Command.Argv != nil {
 		command = p.Command.Argv
@@ -160,12 +171,12 @@ const maxStarts = 5
 // changed since the plan was made: other runs in the same workspace put
 // placeholders on absent names and take them away. Nothing has run by then, so
 // that nothing runs twice. An error that looking again does not change is final.
-func startSteadily(s streams, f *runFlags, j job, p plan.Plan, status statusFD) (plan.Plan, outcome, error) {
+func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Plan, status statusFD) (plan.Plan, outcome, error) {
 	if err := announce(s, f, p); err != nil {
 		return p, outcome{}, err
 	}
 	for tries := 1; ; tries++ {
-		o, err := start(s, p, status)
+		o, err := start(ctx, s, p, status)
 		if err == nil || o.result.Started || o.gaveUp != 0 || tries == maxStarts {
 			return p, o, err
 		}
@@ -208,10 +219,10 @@ type outcome struct {
 	gaveUp     syscall.Signal // what made wall give up before it knew the command to run, or 0
 }
 
-// start runs the plan to its end. The error is what kept the command from
+// start runs the plan to its end; when ctx is done, the box is killed. The error is what kept the command from
 // running or, when the result says that it ran, what went wrong around it.
-func start(s streams, p plan.Plan, status statusFD) (o outcome, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
+func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outcome, err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	onTerminal := slices.ContainsFunc([]*os.File{s.in, s.out, s.err}, isTerminal)
 	signals := newRelay(p.Enforce == plan.EnforceOff && onTerminal, cancel)
