@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -352,6 +353,41 @@ func TestSignalsReachTheCommand(t *testing.T) {
 				t.Errorf("Signal after the end: %v", err)
 			}
 		})
+	}
+}
+
+// What the caller ignores the command ignores, except SIGPIPE and SIGCHLD.
+func TestIgnoredSignalsAreInherited(t *testing.T) {
+	if os.Getenv("WALL_TEST_IGNORED") == "" {
+		need(t, "userns", "landlock")
+		cmd := exec.Command("/bin/sh", "-c", "trap '' HUP QUIT TERM USR1 PIPE CHLD; exec \"$0\" -test.run='^TestIgnoredSignalsAreInherited$' -test.v", "/proc/self/exe")
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Args[3] = exe
+		cmd.Env = append(os.Environ(), "WALL_TEST_IGNORED=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	out, err := run(t, testPlan(t, sh("grep SigIgn /proc/self/status")...))
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	var mask uint64
+	if _, err := fmt.Sscanf(out, "SigIgn: %x", &mask); err != nil {
+		t.Fatal(err, out)
+	}
+	want := map[syscall.Signal]bool{syscall.SIGHUP: true, syscall.SIGQUIT: true, syscall.SIGTERM: true, syscall.SIGUSR1: true}
+	if inheritedIgnored() == 0 { // a build without cgo
+		want = map[syscall.Signal]bool{syscall.SIGHUP: true}
+	}
+	for s := syscall.Signal(1); s < 32; s++ {
+		if got := mask&(1<<(s-1)) != 0; got != want[s] {
+			t.Errorf("%v ignored: %v, want %v", s, got, want[s])
+		}
 	}
 }
 

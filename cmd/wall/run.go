@@ -108,6 +108,12 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	if err == nil {
 		p, o, err = startSteadily(ctx, s, f, j, p, status)
 	}
+	if err == nil || o.result.Started {
+		// Once more: a run that was killed just before this one began may have
+		// been in its death throes then.
+		_, againErr := scratch.Collect(scratch.DefaultRoot(j.host.TempDir, j.host.UID))
+		collectErr = errors.Join(collectErr, againErr)
+	}
 	if p.Command.Argv != nil {
 		command = p.Command.Argv
 	}
