@@ -53,6 +53,12 @@ var imports = map[string]map[string]string{
 		"envscrub": "the environment is part of the plan",
 		"github.com/pelletier/go-toml/v2/unstable": "the syntax tree with positions",
 	},
+	"profile/convert": {
+		"plan":                            "its errors",
+		"profile":                         "asks the language whether a piece of a profile is right",
+		"github.com/pelletier/go-toml/v2": "reads the settings of codex",
+		"github.com/pelletier/go-toml/v2/unstable": "the lines of their keys",
+	},
 	"envscrub": {
 		"plan": "the result is plan.EnvVar and plan.EnvDrop",
 	},
