@@ -212,7 +212,10 @@ func fileRows() []row {
 		{"exchange $W/.git/hooks $W/.git/evildir", "ok", "", "EBUSY", ""},
 		{"rename $W/.git/evildir $W/.git/hooks", "ENOTEMPTY", "", "EBUSY", ""},
 		{"rename $W/.git/evildir/pre-commit $W/.git/hooks/pre-commit", "ok", "", "EXDEV", ""},
-		{"create $W/.git/info/attributes", "ok", "", "EROFS", ""},
+		{"create $W/.git/info/attributes", "ok", "", "EEXIST|EROFS", ""},
+		{"write $W/.git/info/attributes evil", "ENOENT", "", "EROFS", ""},
+		{"rename $W/.git/evil $W/.git/info/attributes", "ok", "", "EBUSY|EXDEV", ""},
+		{"symlink ../evil $W/.git/info/attributes", "ok", "", "EEXIST|EROFS", ""},
 		{"rename $W/.git/info $W/.git/info2", "ok", "", "EBUSY", ""},
 		{"create-with $W/.git/commondir ../evil", "ok", "", "EEXIST|EROFS", ""},
 		{"symlink ../evil $W/.git/commondir", "ok", "", "EEXIST|EROFS", ""},
@@ -316,7 +319,7 @@ func TestTableFiles(t *testing.T) {
 			if err != nil || len(after) != len(entries) {
 				t.Errorf("the home has %d entries, had %d (%v)", len(after), len(entries), err)
 			}
-			for _, name := range []string{"/absent", "/.wall", "/.git/commondir", "/.git/config.worktree"} {
+			for _, name := range []string{"/absent", "/.wall", "/.git/commondir", "/.git/config.worktree", "/.git/info/attributes"} {
 				if _, err := os.Lstat(ws + name); err == nil {
 					t.Errorf("%s was left behind", name)
 				}
