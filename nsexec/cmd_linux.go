@@ -42,6 +42,7 @@ type Cmd struct {
 	scratch *scratch.Dir
 	copies  []chan error
 	result  Result
+	cleanup error
 	begin   time.Time
 	done    chan struct{}
 }
@@ -119,6 +120,9 @@ func (c *Cmd) Start() (err error) {
 		}
 	}()
 	if err := streams.open(c); err != nil {
+		return err
+	}
+	if err := checkKept(&c.Plan); err != nil {
 		return err
 	}
 	c.Plan.Stdio = streams.described
@@ -364,8 +368,9 @@ func (c *Cmd) Pid() int {
 
 // Wait waits until the box has ended and everything inside is gone, removes the scratch
 // directory, and reports the result: nil for exit status 0, *ExitError
-// otherwise, another error when output could not be copied or the scratch
-// directory not be removed. Result is valid afterwards.
+// otherwise, another error when output could not be copied or the box was
+// ended because it lost a protection. What the command leaves behind cannot
+// change the result: see CleanupError. Result is valid afterwards.
 func (c *Cmd) Wait() error {
 	c.mu.Lock()
 	if !c.result.Started || c.done == nil {
@@ -393,9 +398,7 @@ func (c *Cmd) Wait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result.Wall = time.Since(c.begin)
-	if rerr := c.release(); rerr != nil {
-		err = errors.Join(err, rerr)
-	}
+	c.cleanup = c.release()
 	if err != nil {
 		return err
 	}
@@ -481,6 +484,15 @@ func (c *Cmd) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.result
+}
+
+// CleanupError tells, after Wait, what of the run could not be removed; a later
+// run or scratch.Collect tries again. It is not part of Wait's error, because
+// the command could choose its own result with it.
+func (c *Cmd) CleanupError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cleanup
 }
 
 // release frees everything that belongs to the run. A box that is still there (a

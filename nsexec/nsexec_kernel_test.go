@@ -463,6 +463,66 @@ func TestStreamFilesKeepTheirAccess(t *testing.T) {
 	}
 }
 
+// A protected file in a writable tree stays what it is when it is a standard
+// stream or a kept descriptor, under its own name or another one.
+func TestProtectedFileAsStream(t *testing.T) {
+	for _, name := range []string{"config", "alias"} {
+		t.Run(name, func(t *testing.T) {
+			p := testPlan(t, sh("cat; echo evil >/proc/self/fd/0; true")...)
+			dir := p.Command.Dir
+			if err := os.WriteFile(dir+"/config", []byte("old\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(dir+"/free", []byte("free\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if name == "alias" {
+				if err := os.Link(dir+"/config", dir+"/alias"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.Mounts = append(p.Mounts, plan.Mount{Op: plan.OpProtect, Target: dir + "/config", Type: plan.TypeFile})
+			f, err := os.Open(dir + "/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			var out bytes.Buffer
+			c := Command(p)
+			c.Stdin, c.Stdout, c.Stderr = f, &out, &out
+			if err := c.Run(); err != nil {
+				t.Fatal(err, out.String())
+			}
+			if b, _ := os.ReadFile(dir + "/config"); string(b) != "old\n" || !strings.HasPrefix(out.String(), "old\n") {
+				t.Errorf("the file holds %q, the command read %q", b, out.String())
+			}
+
+			p.KeepFDs = []int{int(f.Fd())}
+			p.Scratch.ID += "1"
+			if _, err := run(t, p); err == nil || !strings.Contains(err.Error(), "the plan protects") {
+				t.Errorf("a kept descriptor: %v", err)
+			}
+
+			// What the command can write anyway is passed as it is.
+			free, err := os.Open(dir + "/free")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer free.Close()
+			p.KeepFDs = nil
+			p.Scratch.ID += "2"
+			c = Command(p)
+			c.Stdin = free
+			if err := c.Run(); err != nil {
+				t.Fatal(err)
+			}
+			if b, _ := os.ReadFile(dir + "/free"); string(b) != "evil\n" {
+				t.Errorf("a free file holds %q", b)
+			}
+		})
+	}
+}
+
 func TestDescribeRefuses(t *testing.T) {
 	tests := []struct {
 		name, path string

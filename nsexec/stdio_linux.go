@@ -1,10 +1,12 @@
 package nsexec
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +28,11 @@ type copyJob struct {
 	pipe   int       // our end
 }
 
-// open prepares the streams of c. Where the plan has no Landlock, a regular
-// file is copied through a pipe instead of being passed: the command could
-// reopen it through /proc/self/fd with more access than the descriptor has.
+// open prepares the streams of c. Where the plan has no Landlock, and where a
+// file lies in a part of a writable tree that is protected or hidden by mounts
+// alone, a regular file is copied through a pipe instead of being passed: the
+// command could reopen it through /proc/self/fd with more access than the
+// descriptor has.
 func (s *stdio) open(c *Cmd) error {
 	s.described = nil
 	for i, stream := range []any{c.Stdin, c.Stdout, c.Stderr} {
@@ -56,7 +60,17 @@ func (s *stdio) open(c *Cmd) error {
 			if err != nil {
 				return err
 			}
-			if d.Kind != plan.StdioFile || c.Plan.Landlock.ABI > 0 || c.Plan.Enforce == plan.EnforceOff {
+			direct := d.Kind != plan.StdioFile || c.Plan.Enforce == plan.EnforceOff
+			if !direct && c.Plan.Landlock.ABI > 0 {
+				// Landlock's rules for a writable tree reach a protected file
+				// in it, too, when it is reopened through /proc/self/fd.
+				carved, err := carvedOut(&c.Plan, fd)
+				if err != nil {
+					return &plan.Error{Op: "cannot tell where descriptor " + strconv.Itoa(i) + " leads", Err: err}
+				}
+				direct = !carved || d.Write
+			}
+			if direct {
 				s.child[i] = fd
 				s.described = append(s.described, d)
 				continue
@@ -85,6 +99,71 @@ func (s *stdio) open(c *Cmd) error {
 func sameStream(a, b io.Writer) bool {
 	defer func() { _ = recover() }()
 	return a == b
+}
+
+// carvedOut reports whether the regular file behind fd is one that the plan takes out of a
+// writable tree: by its path, or because it is the same file as a protected one.
+func carvedOut(p *plan.Plan, fd int) (bool, error) {
+	link := "/proc/self/fd/" + strconv.Itoa(fd)
+	name, err := os.Readlink(link)
+	if err != nil {
+		return false, err
+	}
+	st, err := fstat(fd)
+	if err != nil {
+		return false, err
+	}
+	carved := false
+	writable := 0 // length of the innermost writable tree around the file
+	inner := 0    // length of the innermost place that is not
+	for _, m := range p.Mounts {
+		protects := m.Op == plan.OpProtect || m.Op == plan.OpCover || m.Op == plan.OpBind && m.Access != plan.AccessWrite
+		if protects && m.Type == plan.TypeFile && st.Nlink > 1 {
+			var other unix.Stat_t
+			if unix.Lstat(m.Target, &other) == nil && other.Ino == st.Ino && other.Dev == st.Dev {
+				carved = true
+			}
+		}
+		if name != m.Target && !strings.HasPrefix(name, strings.TrimSuffix(m.Target, "/")+"/") {
+			continue
+		}
+		switch {
+		case m.Op == plan.OpBind && m.Access == plan.AccessWrite:
+			writable = max(writable, len(m.Target))
+		case protects:
+			inner = max(inner, len(m.Target))
+		}
+	}
+	return carved || writable > 0 && inner >= writable, nil
+}
+
+// checkKept refuses to keep a descriptor that would give more than it has: a
+// file open for reading that the plan protects.
+func checkKept(p *plan.Plan) error {
+	if p.Enforce == plan.EnforceOff {
+		return nil
+	}
+	for _, fd := range p.KeepFDs {
+		st, err := fstat(fd)
+		if err != nil {
+			return &plan.Error{Op: fmt.Sprintf("cannot keep descriptor %d", fd), Err: err}
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			return &plan.Error{Op: fmt.Sprintf("cannot keep descriptor %d", fd), Err: os.NewSyscallError("fcntl", err)}
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || flags&unix.O_ACCMODE != unix.O_RDONLY {
+			continue
+		}
+		carved, err := carvedOut(p, fd)
+		if err == nil && carved {
+			err = errors.New("it is a file that the plan protects, and the command could reopen it for writing")
+		}
+		if err != nil {
+			return &plan.Error{Op: fmt.Sprintf("cannot keep descriptor %d", fd), Err: err, Hint: "pass it through a pipe: cat FILE | wall run ..."}
+		}
+	}
+	return nil
 }
 
 // file gives the descriptor behind f without changing its flags, as
