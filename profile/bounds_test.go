@@ -50,7 +50,7 @@ func TestGlobBound(t *testing.T) {
 }
 
 func TestModulesBound(t *testing.T) {
-	m := parseTree(t, "f /home/u/proj/.git/HEAD\nf /home/u/proj/.git/config\n")
+	m := parseTree(t, "f /home/u/proj/.git/HEAD\nd /home/u/proj/.git/objects\nd /home/u/proj/.git/refs\nf /home/u/proj/.git/config\n")
 	for i := range maxModules + 1 {
 		m[fmt.Sprintf("home/u/proj/.git/modules/%d/x", i)] = &fstest.MapFile{}
 	}

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"cmp"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -236,7 +237,9 @@ func (b *builder) onePath(rs, later []*request) {
 				b.ops = append(b.ops, plan.Mount{Op: plan.OpSymlink, Target: r.path, Source: r.text, Origin: r.origin})
 			}
 		case reqSocket:
-			if !done[r.kind] && hide == nil && !b.granted[r.path] && b.visible(r.path) && b.t.exists(r.path) {
+			// Anybody can have a name in the kernel's table of sockets that says
+			// something else here; only a real socket is covered.
+			if !done[r.kind] && hide == nil && len(protects) == 0 && !b.granted[r.path] && b.visible(r.path) && b.isSocket(r.path) {
 				b.cover(r, plan.TypeFile)
 			}
 		default:
@@ -399,9 +402,6 @@ func (b *builder) hide(r *request, later []*request) {
 		}
 		carved = carved || l.kind == reqGrant
 	}
-	if r.forced && around.access == plan.AccessWrite {
-		b.pins(r.path, r.origin) // stage 1 finds it by name at the end
-	}
 	if carved && r.typ == plan.TypeDir {
 		// A grant below needs a mount point, which a cover does not offer.
 		b.ops = append(b.ops, plan.Mount{Op: plan.OpTmpfs, Target: r.path, Mode: 0o755, Size: skeletonSize, Origin: r.origin})
@@ -413,9 +413,17 @@ func (b *builder) hide(r *request, later []*request) {
 	b.unreadable = append(b.unreadable, plan.Check{Op: plan.CheckUnreadable, Path: r.path, Origin: r.origin})
 }
 
+func (b *builder) isSocket(p string) bool {
+	e := b.t.lstat(p)
+	return e.err == nil && e.mode&fs.ModeSocket != 0
+}
+
 // cover is optional: what vanished since needs no cover, and Landlock has no
 // rule for what appears.
 func (b *builder) cover(r *request, typ plan.FileType) {
+	if s := b.around(r.path); s.host && s.access == plan.AccessWrite {
+		b.pins(r.path, r.origin) // so that nothing else takes the name
+	}
 	b.ops = append(b.ops, plan.Mount{Op: plan.OpCover, Target: r.path, Type: typ, Optional: !r.forced, Origin: r.origin})
 	b.spots[r.path] = &spot{path: r.path, origin: r.origin}
 }

@@ -63,6 +63,11 @@ func (b *builder) gitProtect(top string, o plan.Origin, workspace bool) {
 	if bare {
 		g.gitDir(top)
 	}
+	if g.isWorktree(top) { // granted by itself, out of a repository that is not
+		for _, f := range []string{"gitdir", "commondir", "config.worktree"} {
+			b.protectPath(join(top, f), o, plan.TypeFile, "")
+		}
+	}
 	switch {
 	case errors.Is(e.err, fs.ErrNotExist):
 		if workspace {
@@ -77,8 +82,9 @@ func (b *builder) gitProtect(top string, o plan.Origin, workspace bool) {
 			return
 		}
 		if l.mode.IsDir() {
-			if es, err := b.t.readDir(l.path); err == nil && len(es) == 0 {
-				// No repository yet, or the placeholder of another run: it stays empty.
+			if !g.isGitDir(l.path) {
+				// No repository, perhaps the placeholder of another run or of
+				// one that was killed: nothing may make it one.
 				b.protectPath(dot, o, plan.TypeDir, "")
 				return
 			}
@@ -99,6 +105,12 @@ func (b *builder) links2protect(l located, o plan.Origin) {
 	}
 }
 
+// isWorktree reports whether d is the directory of a linked worktree in its
+// repository: pointers out of it, and a HEAD.
+func (g *gitScan) isWorktree(d string) bool {
+	return g.b.t.exists(join(d, "HEAD")) && g.b.t.exists(join(d, "commondir"))
+}
+
 type gitScan struct {
 	b      *builder
 	top    string
@@ -114,7 +126,6 @@ func (g *gitScan) isGitDir(d string) bool {
 // gitDir protects one repository directory, free of links.
 func (g *gitScan) gitDir(d string) {
 	b := g.b
-	config := g.read(join(d, "config"))
 	b.protectPath(join(d, "config"), g.o, plan.TypeFile, "")
 	b.protectPath(join(d, "hooks"), g.o, plan.TypeDir, "")
 	// Not the whole of info: git itself keeps info/refs and others up to date.
@@ -126,23 +137,38 @@ func (g *gitScan) gitDir(d string) {
 	}
 	// With a commondir git takes config and hooks from another place; "." means here.
 	b.protectPath(join(d, "commondir"), g.o, plan.TypeFile, ".\n")
-	vars := gitConfig(config)
-	perTree := false
-	for _, v := range vars {
+	perTree := g.config(d, join(d, "config"), 0)
+	if perTree || b.t.exists(join(d, "config.worktree")) {
+		b.protectPath(join(d, "config.worktree"), g.o, plan.TypeFile, "")
+		g.config(d, join(d, "config.worktree"), 0)
+	}
+	g.worktrees(join(d, "worktrees"), perTree)
+	g.modules(join(d, "modules"))
+}
+
+// maxIncludes is how deep git follows include.path (MAX_INCLUDE_DEPTH in config.c).
+const maxIncludes = 10
+
+// config protects what a config file of the repository d names inside top:
+// further config files, which it reads too, a directory of hooks, the
+// worktree of a submodule. It reports whether worktrees have a config each.
+func (g *gitScan) config(d, file string, depth int) (perTree bool) {
+	if depth > maxIncludes {
+		return false
+	}
+	b := g.b
+	for _, v := range gitConfig(g.read(file)) {
 		switch {
 		case v.key == "extensions.worktreeconfig":
 			perTree = true
-		case v.key == "core.hookspath", v.key == "include.path", strings.HasPrefix(v.key, "includeif.") && strings.HasSuffix(v.key, ".path"):
-			base := d // include.path starts from the config file, core.hooksPath from the worktree
-			if v.key == "core.hookspath" {
-				base = g.top
+		case v.key == "core.hookspath": // starts from the worktree
+			if p, ok := g.inside(v.value, g.top); ok {
+				b.protectPath(p, g.o, plan.TypeDir, "")
 			}
-			if p, ok := g.inside(v.value, base); ok {
-				typ := plan.TypeFile
-				if v.key == "core.hookspath" {
-					typ = plan.TypeDir
-				}
-				b.protectPath(p, g.o, typ, "")
+		case v.key == "include.path", strings.HasPrefix(v.key, "includeif.") && strings.HasSuffix(v.key, ".path"):
+			if p, ok := g.inside(v.value, path.Dir(file)); ok {
+				b.protectPath(p, g.o, plan.TypeFile, "")
+				perTree = g.config(d, p, depth+1) || perTree
 			}
 		case v.key == "core.worktree" && d != g.top:
 			if p, ok := g.inside(v.value, d); ok && b.t.exists(join(p, ".git")) {
@@ -150,11 +176,7 @@ func (g *gitScan) gitDir(d string) {
 			}
 		}
 	}
-	if perTree || b.t.exists(join(d, "config.worktree")) {
-		b.protectPath(join(d, "config.worktree"), g.o, plan.TypeFile, "")
-	}
-	g.worktrees(join(d, "worktrees"), perTree)
-	g.modules(join(d, "modules"))
+	return perTree
 }
 
 // worktrees protects the pointers of linked worktrees.
@@ -224,7 +246,11 @@ func (g *gitScan) gitFile(file string, workspace bool) {
 		text = join(path.Dir(file), text)
 	}
 	l := g.b.t.walk(text)
-	if !l.exists() || !l.mode.IsDir() {
+	if !l.exists() || !l.mode.IsDir() || !g.isWorktree(l.path) && !g.isGitDir(l.path) {
+		// Nothing that git would take. Inside, the command could make it one.
+		if l.err == nil && below(l.path, g.top) {
+			g.b.protectPath(text, g.o, plan.TypeDir, "")
+		}
 		return
 	}
 	common := l.path
@@ -232,8 +258,12 @@ func (g *gitScan) gitFile(file string, workspace bool) {
 		if !strings.HasPrefix(c, "/") {
 			c = join(l.path, c)
 		}
-		if cl := g.b.t.walk(c); cl.exists() && cl.mode.IsDir() {
+		cl := g.b.t.walk(c)
+		switch {
+		case cl.exists() && cl.mode.IsDir() && g.isGitDir(cl.path):
 			common = cl.path
+		case cl.err == nil && below(cl.path, g.top):
+			g.b.protectPath(c, g.o, plan.TypeDir, "")
 		}
 	}
 	if within(l.path, g.top) {
