@@ -21,24 +21,26 @@ func (r *resolver) files() error {
 		return err
 	}
 	r.private()
-	if r.s.view.V == "system" {
+	if r.s.View.V == "system" {
 		r.system()
 	}
 	r.resolverFiles()
 	r.devices()
 	r.workspaceDir()
 	r.grants()
+	r.seeds()
 	r.hides()
 	r.protects()
 	r.sockets()
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
-	root := plan.Mount{Op: plan.OpHostRoot, Target: "/", Origin: r.s.view.Origin}
-	if r.s.view.V == "system" {
+	root := plan.Mount{Op: plan.OpHostRoot, Target: "/", Origin: r.s.View.Origin}
+	if r.s.View.V == "system" {
 		root.Op = plan.OpEmptyRoot
 	}
 	b.build(root)
+	r.ownState()
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
@@ -66,7 +68,7 @@ func guards(ops []plan.Mount) []string {
 // privateTree asks for one tree that wall makes.
 func (r *resolver) privateTree(m plan.Mount, rule plan.Access, seal bool) {
 	p := m.Target
-	if r.s.view.V == "host" && !below(p, "/dev") {
+	if r.s.View.V == "host" && !below(p, "/dev") {
 		// The name may be a link on this host; wall never mounts over a link.
 		l := r.t.walk(p)
 		if !l.exists() {
@@ -109,22 +111,26 @@ func (r *resolver) private() {
 	// The kernel's own controls in /proc. Root's uid opens many of them without
 	// any capability, so that they are read-only or covered as well.
 	r.privateTree(plan.Mount{Op: plan.OpProc, Target: "/proc", Origin: def}, plan.AccessInOut, false)
-	for _, n := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
+	for _, n := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "pressure"} {
 		if e := r.t.lstat("/proc/" + n); e.err == nil {
 			r.skeleton(plan.Mount{Op: plan.OpProtect, Target: "/proc/" + n, Type: fileType(e.mode), Optional: true})
 		}
 	}
-	for _, n := range []string{"acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats"} {
+	masked := []string{"acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats"}
+	if r.h.UID == 0 { // nobody else may read these
+		masked = append(masked, "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "vmallocinfo")
+	}
+	for _, n := range masked {
 		if e := r.t.lstat("/proc/" + n); e.err == nil {
 			r.skeleton(plan.Mount{Op: plan.OpCover, Target: "/proc/" + n, Type: fileType(e.mode), Optional: true})
 		}
 	}
 
-	if r.s.network.V == "none" {
+	if r.s.Network.V == "none" {
 		r.privateTree(plan.Mount{Op: plan.OpSysfs, Target: "/sys", Origin: def}, plan.AccessRead, false)
 	} else {
 		// A new sysfs needs a new network namespace.
-		r.privateTree(plan.Mount{Op: plan.OpBind, Source: "/sys", Target: "/sys", Access: plan.AccessRead, Type: plan.TypeDir, Origin: r.s.network.Origin}, plan.AccessRead, false)
+		r.privateTree(plan.Mount{Op: plan.OpBind, Source: "/sys", Target: "/sys", Access: plan.AccessRead, Type: plan.TypeDir, Origin: r.s.Network.Origin}, plan.AccessRead, false)
 	}
 	for _, n := range []string{"firmware", "fs/bpf", "fs/pstore", "kernel/debug", "kernel/security", "kernel/tracing"} {
 		if r.t.exists("/sys/" + n) {
@@ -150,7 +156,7 @@ func (r *resolver) private() {
 	r.skeleton(plan.Mount{Op: plan.OpDir, Target: "/run/user/" + strconv.Itoa(r.h.UID), Mode: 0o700})
 	for _, l := range [][2]string{{"/var/run", "/run"}, {"/var/lock", "/run/lock"}} {
 		switch e := r.t.lstat(l[0]); {
-		case r.s.view.V == "system":
+		case r.s.View.V == "system":
 			r.skeleton(plan.Mount{Op: plan.OpSymlink, Target: l[0], Source: l[1]})
 		case e.err == nil && e.mode.IsDir(): // an old layout, not a link
 			r.privateTree(plan.Mount{Op: plan.OpTmpfs, Target: l[0], Mode: 0o755, Size: runSize, Origin: def}, plan.AccessWrite, false)
@@ -158,12 +164,12 @@ func (r *resolver) private() {
 	}
 
 	for _, d := range [][2]string{{"/tmp", "tmp"}, {"/var/tmp", "vartmp"}} {
-		if r.s.tmp.V == "memory" {
-			r.privateTree(plan.Mount{Op: plan.OpTmpfs, Target: d[0], Mode: 0o1777, Size: tmpSize, Origin: r.s.tmp.Origin}, plan.AccessWrite, false)
+		if r.s.Tmp.V == "memory" {
+			r.privateTree(plan.Mount{Op: plan.OpTmpfs, Target: d[0], Mode: 0o1777, Size: tmpSize, Origin: r.s.Tmp.Origin}, plan.AccessWrite, false)
 			continue
 		}
 		r.scratchDir(d[1], 0o1777)
-		r.privateTree(plan.Mount{Op: plan.OpScratch, Target: d[0], Source: d[1], Origin: r.s.tmp.Origin}, plan.AccessWrite, false)
+		r.privateTree(plan.Mount{Op: plan.OpScratch, Target: d[0], Source: d[1], Origin: r.s.Tmp.Origin}, plan.AccessWrite, false)
 	}
 }
 
@@ -187,7 +193,7 @@ var refusedDevices = []string{"mem", "kmem", "port", "kmsg", "console", "ptmx", 
 
 func (r *resolver) devices() {
 	b := r.b
-	for _, d := range r.s.devices {
+	for _, d := range r.s.Devices.Items {
 		fail := func(err error, hint string) {
 			b.fail(&plan.Error{Op: "cannot make the device " + quote(d.V) + " available inside", Origin: d.Origin, Err: err, Hint: hint})
 		}
@@ -269,7 +275,7 @@ var etcNames = []string{
 var etcPrefixes = []string{"java", "python", "jvm", "ImageMagick"}
 
 func (r *resolver) system() {
-	o := r.s.view.Origin
+	o := r.s.View.Origin
 	for _, p := range runtimeTrees {
 		if r.t.exists(p) {
 			r.show(p, o)
@@ -312,13 +318,13 @@ func (r *resolver) show(p string, o plan.Origin) {
 // the box has its own.
 func (r *resolver) resolverFiles() {
 	for _, p := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/nsswitch.conf"} {
-		r.show(p, r.s.view.Origin)
+		r.show(p, r.s.View.Origin)
 	}
 }
 
 // homeDir decides what stands at the home directory of the account.
 func (r *resolver) homeDir() error {
-	mode, o := r.s.home.V, r.s.home.Origin
+	mode, o := r.s.Home.V, r.s.Home.Origin
 	if r.at.home == "" {
 		return &plan.Error{Op: "cannot find the home directory: the account has none and HOME is not set", Origin: o,
 			Hint: "set HOME to a directory"}
@@ -329,13 +335,13 @@ func (r *resolver) homeDir() error {
 		return &plan.Error{Op: "cannot use the home directory " + quote(r.at.home), Origin: o, Err: l.err}
 	case l.exists() && !l.mode.IsDir():
 		return &plan.Error{Op: "cannot use the home directory " + quote(r.at.home), Origin: o, Err: errNotDir}
-	case mode != "read-only" && l.missing != "" && r.s.view.V == "host":
+	case mode != "read-only" && l.missing != "" && r.s.View.V == "host":
 		return &plan.Error{Op: fmt.Sprintf("cannot make a %s home at %s", mode, quote(r.at.home)), Origin: o, Err: errMissing,
 			Hint: "create the directory, or use --view system, where wall can make it"}
 	case mode != "read-only" && (l.path == "/" || slices.ContainsFunc(ours, func(d string) bool { return within(l.path, d) })):
 		return &plan.Error{Op: fmt.Sprintf("cannot make a %s home at %s", mode, quote(l.path)), Origin: o,
 			Hint: "give the account a home directory, or use --home read-only"}
-	case mode == "read-only" && l.path == "/" && r.s.view.V == "system":
+	case mode == "read-only" && l.path == "/" && r.s.View.V == "system":
 		return &plan.Error{Op: "cannot show the home directory /: it is the whole file system", Origin: o, Hint: "use --view host"}
 	}
 	b := r.b
@@ -363,14 +369,14 @@ func (r *resolver) homeDir() error {
 // by which the caller reached it.
 func (r *resolver) workspaceDir() {
 	w := r.s.workspaceDir
-	o := r.s.workspace.Origin
+	o := r.s.Workspace.Origin
 	if w.Origin != def {
 		o = w.Origin
 	}
 	r.b.links(r.t.walk(w.V), o)
 	r.b.links(r.t.walk(r.pwd), o)
 	access := plan.AccessRead
-	if r.s.workspace.V == "read-write" {
+	if r.s.Workspace.V == "read-write" {
 		access = plan.AccessWrite
 	}
 	r.b.add(request{path: r.at.workspace, kind: reqGrant, access: access, typ: plan.TypeDir, layer: flagLayer + 1, origin: o, what: "workspace"})
@@ -390,7 +396,7 @@ func (r *resolver) base(flag bool) string {
 
 func (r *resolver) grants() {
 	b := r.b
-	for _, g := range r.s.grants {
+	for _, g := range r.s.Grant.Items {
 		verb := "readable"
 		if g.V.Access == plan.AccessWrite {
 			verb = "writable"
@@ -448,19 +454,60 @@ func (r *resolver) grants() {
 		b.links(l, g.Origin)
 		b.granted[l.path] = true
 		if l.path == r.at.workspace {
-			if g.V.Access == plan.AccessRead && r.s.workspace.V == "read-write" {
+			if g.V.Access == plan.AccessRead && r.s.Workspace.V == "read-write" {
 				b.notices = append(b.notices, plan.Notice{Origin: g.Origin,
 					Text: "the workspace stays writable: this grant of read access changes nothing", Hint: "use --workspace-access read"})
 			}
-			if g.V.Access == plan.AccessWrite && r.s.workspace.V == "read-only" {
+			if g.V.Access == plan.AccessWrite && r.s.Workspace.V == "read-only" {
 				fail(errors.New("it is the workspace, which is read-only"), "use --workspace-access write")
 			}
 			continue
 		}
 		b.add(request{path: l.path, kind: reqGrant, access: g.V.Access, typ: fileType(l.mode), layer: g.layer, origin: g.Origin})
-		if g.V.Access == plan.AccessWrite && l.mode.IsDir() && !r.s.noGit {
+		if g.V.Access == plan.AccessWrite && l.mode.IsDir() && r.git.V != "" {
 			b.gitProtect(l.path, g.Origin, false)
 		}
+	}
+}
+
+// seeds asks for files to be copied into the scratch home. What is not there is
+// skipped, so that one profile serves a host that never logged in; so is what is
+// not a regular file, with a notice. A link in the last place is not followed.
+func (r *resolver) seeds() {
+	b := r.b
+	byTarget := map[string]int{}
+	for _, s := range r.s.Seed.Items {
+		fail := func(err error, hint string) {
+			b.fail(&plan.Error{Op: "cannot copy " + quote(s.V.Path) + " into the scratch home", Origin: s.Origin, Err: err, Hint: hint})
+		}
+		if r.s.Home.V != "scratch" {
+			fail(fmt.Errorf("home is %q", r.s.Home.V), "use home = \"scratch\", or remove the seed")
+			continue
+		}
+		p, err := r.at.expand(s.V.Path, r.base(s.flag))
+		if err != nil {
+			fail(err, "")
+			continue
+		}
+		l := r.t.walkParent(p)
+		switch {
+		case l.missing != "" || errors.Is(l.err, errNotDir):
+			continue
+		case l.err != nil:
+			fail(l.err, "")
+			continue
+		case !l.mode.IsRegular():
+			b.notices = append(b.notices, plan.Notice{Origin: s.Origin, Text: quote(l.path) + " is not copied into the scratch home: it is not a regular file",
+				Hint: "only regular files are copied, and links are not followed"})
+			continue
+		}
+		seed := plan.Seed{Source: l.path, Target: "home/" + strings.TrimPrefix(s.V.Target(), "~/"), Origin: s.Origin}
+		if i, ok := byTarget[seed.Target]; ok {
+			r.p.Scratch.Seeds[i] = seed // of a higher layer
+			continue
+		}
+		byTarget[seed.Target] = len(r.p.Scratch.Seeds)
+		r.p.Scratch.Seeds = append(r.p.Scratch.Seeds, seed)
 	}
 }
 
@@ -471,18 +518,18 @@ func (r *resolver) hides() {
 		r.t.list(r.home.path)
 		r.t.list(join(r.home.path, ".config"))
 	}
-	items := make([]Item[string], len(r.s.hide))
-	flags := make(map[plan.Origin]bool)
-	for i, h := range r.s.hide {
-		items[i] = h.Item
-		if h.flag {
-			flags[h.Origin] = true
+	r.b.hides(expandGroups(r.s.Hide.Items), r.at, func(it Item[string]) string { return r.base(it.flag) })
+
+	for _, p := range r.ownDirs() {
+		if l := r.t.walk(p); l.exists() {
+			r.b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), origin: def})
 		}
 	}
-	r.b.hides(items, r.at, func(it Item[string]) string { return r.base(flags[it.Origin]) })
+}
 
-	// wall's own settings, trust store and records.
-	own := []string{"/etc/wall"}
+// ownDirs are wall's own settings, trust store, records and caches.
+func (r *resolver) ownDirs() []string {
+	own := []string{SystemDir}
 	if r.at.home != "" {
 		for _, d := range []string{".config", ".local/state", ".local/share", ".cache"} {
 			own = append(own, join(r.at.home, d+"/wall"))
@@ -493,19 +540,18 @@ func (r *resolver) hides() {
 			own = append(own, path.Clean(d)+"/wall")
 		}
 	}
-	for _, p := range own {
-		if l := r.t.walk(p); l.exists() {
-			r.b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), origin: def})
-		}
-	}
+	return own
 }
 
 func (r *resolver) protects() {
 	b := r.b
-	if !r.s.noGit {
-		b.gitProtect(r.at.workspace, def, true)
+	if r.git.V != "" {
+		b.gitProtect(r.at.workspace, r.git.Origin, true)
 	}
-	for _, x := range r.s.protect {
+	for _, x := range r.protected {
+		if x.V == gitGroup {
+			continue
+		}
 		if isGlob(x.V) {
 			b.fail(&plan.Error{Op: "cannot protect " + quote(x.V) + ": patterns are not possible here", Origin: x.Origin, Hint: "name the paths"})
 			continue
@@ -515,7 +561,16 @@ func (r *resolver) protects() {
 			b.fail(&plan.Error{Op: "cannot protect " + quote(x.V), Origin: x.Origin, Err: err})
 			continue
 		}
+		if x.existing && !b.t.walk(p).exists() {
+			continue
+		}
 		b.protectPath(p, x.Origin, plan.TypeDir, "")
+	}
+	for _, p := range r.ownDirs() {
+		// Where the command could make one, it would decide about the next run.
+		if !b.t.walk(p).exists() {
+			b.protectPath(p, def, plan.TypeDir, "")
+		}
 	}
 	for _, p := range r.profiles {
 		// Where the command could write it, the next run would be weaker.

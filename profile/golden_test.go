@@ -141,7 +141,7 @@ func (g goldenHost) host(fsys fs.FS) Host {
 		OS: "linux", Arch: "amd64", UID: 1000, GID: 1000, User: "u", AccountSh: "/bin/sh",
 		AccountHome: str(g.AccountHome, "/home/u"), Cwd: str(g.Cwd, "/home/u/proj"), Pwd: str(g.Pwd, ""),
 		Environ: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/elsewhere", "TERM=xterm", "AWS_SECRET_ACCESS_KEY=s3cret"},
-		FS:      fsys, Executable: g.Executable, TempDir: "/tmp", RunID: "c0ffee", Sockets: g.Sockets,
+		FS:      fsys, Executable: g.Executable, TempDir: "/tmp", DefaultTemp: "/tmp", RunID: "c0ffee", Sockets: g.Sockets,
 		LandlockABI: 7, SeccompErr: errOf(g.SeccompErr), Namespaces: errOf(g.Namespaces),
 		Stdio: []plan.Stdio{{FD: 0, Kind: plan.StdioNull, Read: true}, {FD: 1, Kind: plan.StdioPipe, Write: true}, {FD: 2, Kind: plan.StdioPipe, Write: true}},
 	}

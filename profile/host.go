@@ -25,10 +25,11 @@ type Host struct {
 	// in production, fstest.MapFS in tests. It must implement fs.ReadLinkFS.
 	FS fs.FS
 
-	Executable string   // resolved path of the running wall binary; "" unknown
-	TempDir    string   // where the default scratch root is made: "/tmp"
-	RunID      string   // lower-case hex, unpredictable; names the scratch directory
-	Sockets    []string // absolute paths of bound Unix sockets, from /proc/net/unix
+	Executable  string   // resolved path of the running wall binary; "" unknown
+	TempDir     string   // where the scratch root is made: "/tmp", or what --scratch-root says
+	DefaultTemp string   // where it is made without --scratch-root: "/tmp"
+	RunID       string   // lower-case hex, unpredictable; names the scratch directory
+	Sockets     []string // absolute paths of bound Unix sockets, from /proc/net/unix
 
 	LandlockABI int          // 0 when the kernel has none
 	LandlockErr error        // why, when 0

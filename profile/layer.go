@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +19,10 @@ import (
 var builtinFS embed.FS
 
 // builtins are the names of the built-in profiles, sorted.
-var builtins = []string{"agent", "base", "gate"}
+var builtins = []string{
+	"agent", "agent-claude", "agent-codex", "agent-cursor", "agent-droid", "agent-kimi",
+	"base", "contract", "gate", "offline-build", "shell", "terminal",
+}
 
 // Builtins lists the names of the built-in profiles, sorted.
 func Builtins() []string { return slices.Clone(builtins) }
@@ -35,91 +40,302 @@ func Builtin(name string) ([]byte, error) {
 // maxExtends is the number of profiles that one may extend, one after the other.
 const maxExtends = 8
 
-// A layer is a parsed file and where relative names in it start from.
-type layer struct {
-	*File
-	id  string // path free of links, or "built-in:NAME"
-	dir string // of a file on disk; "" for a built-in
+// A LayerKind says where a layer comes from.
+type LayerKind string
+
+// The kinds of layers, lowest first. Only the project layer is not trusted.
+const (
+	LayerBuiltin LayerKind = "built-in" // compiled into wall
+	LayerSystem  LayerKind = "system"   // SystemDir/NAME.toml
+	LayerUser    LayerKind = "user"     // UserDir/NAME.toml
+	LayerFile    LayerKind = "file"     // a file that the operator or another profile names
+	LayerProject LayerKind = "project"  // <workspace>/.wall/NAME.toml: may only tighten
+	LayerFlags   LayerKind = "flags"    // the command line
+)
+
+// SystemDir holds the profiles of the machine.
+const SystemDir = "/etc/wall"
+
+// ProjectDir holds the project layers of a workspace.
+const ProjectDir = ".wall"
+
+// A Layer is one parsed profile of a stack.
+type Layer struct {
+	Kind   LayerKind
+	Name   string // the name it is found by; of a file, as it was written; "" for flags
+	Path   string // on the host, free of links; "" when it is not a file there
+	Digest string // SHA-256 of the content in lower-case hex; "" for flags
+	File   *File  // what it says, without what lies below it
+
+	id   string // Path, or "built-in:NAME"
+	dir  string // of a file on disk; "" otherwise
+	data []byte
 }
 
 // loader reads profiles through the host's tree.
 type loader struct {
-	t    *tree
+	t    *tree // nil: only built-in profiles can be read
 	home places
+	user string // UserDir; "" when there is none
+	uid  int
 }
 
 // isFile reports whether a profile is named by file, not by name.
 func isFile(s string) bool { return strings.Contains(s, "/") || strings.HasSuffix(s, ".toml") }
 
-// load reads the profile called s and all that it extends, lowest first. dir
-// is what a relative file name starts from.
-func (ld loader) load(s, dir string, o plan.Origin) ([]layer, error) {
-	var chain []layer
-	for {
-		l, err := ld.one(s, dir, o)
+// badProfileName says what is wrong with the name of a profile or file.
+func badProfileName(s string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case isFile(s):
+		return ""
+	case len(s) > 64 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" || s[0] == '.' || s[0] == '-':
+		return "is not a name: a name has at most 64 letters, digits, dots, hyphens and underscores, and starts with a letter or digit"
+	}
+	return ""
+}
+
+// load reads the profile called s and all that it is laid over, lowest first.
+// dir is what a relative file name starts from.
+//
+// A file is laid over what it extends; without "extends", or when it extends
+// its own name, over the profile of that name one layer below.
+func (ld loader) load(s, dir string, o plan.Origin) ([]Layer, error) {
+	first, err := ld.one(s, dir, LayerUser, o)
+	if err != nil {
+		return nil, err
+	}
+	return ld.below(first)
+}
+
+// below completes a stack whose top is known.
+func (ld loader) below(top Layer) ([]Layer, error) {
+	chain := []Layer{top}
+	for extends := 0; ; {
+		l := chain[len(chain)-1]
+		var next Layer
+		var err error
+		ext := l.File.Extends
+		o := ext.Origin
+		switch named := l.Kind == LayerUser || l.Kind == LayerSystem; {
+		case named && (!ext.Set || ext.V == l.Name):
+			next, err = ld.one(l.Name, "", lower(l.Kind), o)
+			if !ext.Set && isNoProfile(err) {
+				slices.Reverse(chain)
+				return chain, nil
+			}
+		case !ext.Set:
+			slices.Reverse(chain)
+			return chain, nil
+		default:
+			if extends++; extends > maxExtends {
+				return nil, &plan.Error{Op: fmt.Sprintf("more than %d profiles extend one another", maxExtends), Origin: o}
+			}
+			if strings.Contains(ext.V, "/") {
+				if l.dir == "" || !strings.HasPrefix(ext.V, "./") && !strings.HasPrefix(ext.V, "../") {
+					return nil, &plan.Error{Op: "cannot extend " + quote(ext.V), Origin: o, Hint: "name a profile, or a file as \"./name.toml\""}
+				}
+			} else if strings.HasSuffix(ext.V, ".toml") {
+				return nil, &plan.Error{Op: "cannot extend " + quote(ext.V), Origin: o, Hint: fmt.Sprintf("write %q", "./"+ext.V)}
+			}
+			next, err = ld.one(ext.V, l.dir, LayerUser, o)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if i := slices.IndexFunc(chain, func(x layer) bool { return x.id == l.id }); i >= 0 {
-			return nil, &plan.Error{Op: fmt.Sprintf("profile %s extends itself", quote(s)), Origin: o, Hint: "remove one \"extends\" of the cycle"}
+		if slices.ContainsFunc(chain, func(x Layer) bool { return x.id == next.id }) {
+			return nil, &plan.Error{Op: fmt.Sprintf("profile %s extends itself", quote(next.Name)), Origin: o, Hint: "remove one \"extends\" of the cycle"}
 		}
-		chain = append(chain, l)
-		if !l.Extends.Set {
-			slices.Reverse(chain)
-			return chain, nil
-		}
-		if len(chain) > maxExtends {
-			return nil, &plan.Error{Op: fmt.Sprintf("more than %d profiles extend one another", maxExtends), Origin: l.Extends.Origin}
-		}
-		s, dir, o = l.Extends.V, l.dir, l.Extends.Origin
-		if strings.Contains(s, "/") {
-			if l.dir == "" || !strings.HasPrefix(s, "./") && !strings.HasPrefix(s, "../") {
-				return nil, &plan.Error{Op: "cannot extend " + quote(s), Origin: o, Hint: "name a built-in profile, or a file as \"./name.toml\""}
-			}
-		} else if strings.HasSuffix(s, ".toml") {
-			return nil, &plan.Error{Op: "cannot extend " + quote(s), Origin: o, Hint: fmt.Sprintf("write %q", "./"+s)}
-		}
+		chain = append(chain, next)
 	}
 }
 
-func (ld loader) one(s, dir string, o plan.Origin) (layer, error) {
-	if !isFile(s) {
-		data, err := Builtin(s)
-		if err != nil {
-			hint := "built-in profiles: " + strings.Join(builtins, ", ") + "; name a file as \"./name.toml\""
-			if n := nearest(s, builtins); n != "" {
-				hint = fmt.Sprintf("did you mean %q?", n)
-			}
-			return layer{}, &plan.Error{Op: "there is no profile called " + quote(s), Origin: o, Hint: hint}
-		}
-		f, err := Parse("built-in:"+s, data)
-		if err != nil {
-			return layer{}, bug(err)
-		}
-		return layer{f, "built-in:" + s, ""}, nil
+// lower gives the next lower kind of layer that a name is looked for in.
+func lower(k LayerKind) LayerKind {
+	if k == LayerUser {
+		return LayerSystem
 	}
+	return LayerBuiltin
+}
+
+// one reads one profile: a file, or the highest layer from kind downwards that
+// has the name.
+func (ld loader) one(s, dir string, kind LayerKind, o plan.Origin) (Layer, error) {
+	if msg := badProfileName(s); msg != "" {
+		return Layer{}, &plan.Error{Op: "cannot use the profile " + quote(s) + ": it " + msg, Origin: o}
+	}
+	if isFile(s) {
+		return ld.file(s, dir, o)
+	}
+	if kind == LayerUser {
+		if l, err := ld.installed(LayerUser, ld.user, s); err != nil || l.File != nil {
+			return l, err
+		}
+		kind = LayerSystem
+	}
+	if kind == LayerSystem {
+		if l, err := ld.installed(LayerSystem, SystemDir, s); err != nil || l.File != nil {
+			return l, err
+		}
+	}
+	data, err := Builtin(s)
+	if err != nil {
+		hint := "built-in profiles: " + strings.Join(builtins, ", ") + "; name a file as \"./name.toml\""
+		if n := nearest(s, builtins); n != "" {
+			hint = fmt.Sprintf("did you mean %q?", n)
+		}
+		return Layer{}, &noProfile{&plan.Error{Op: "there is no profile called " + quote(s), Origin: o, Hint: hint}}
+	}
+	f, err := Parse("built-in:"+s, data)
+	if err != nil {
+		return Layer{}, bug(err)
+	}
+	return Layer{Kind: LayerBuiltin, Name: s, File: f, id: "built-in:" + s, data: data}, nil
+}
+
+// file reads a profile that is named by file.
+func (ld loader) file(s, dir string, o plan.Origin) (Layer, error) {
 	if msg, hint := badPath(s); msg != "" {
-		return layer{}, &plan.Error{Op: "cannot read the profile: " + msg, Origin: o, Hint: hint}
+		return Layer{}, &plan.Error{Op: "cannot read the profile: " + msg, Origin: o, Hint: hint}
 	}
 	p, err := ld.home.expand(s, dir)
+	if err == nil && ld.t == nil {
+		err = errNoFiles
+	}
 	if err != nil {
-		return layer{}, &plan.Error{Op: "cannot read the profile " + quote(s), Origin: o, Err: err}
+		return Layer{}, &plan.Error{Op: "cannot read the profile " + quote(s), Origin: o, Err: err}
 	}
 	data, at, err := ld.t.readFile(p, MaxFileSize)
 	if err != nil {
-		return layer{}, &plan.Error{Op: "cannot read the profile " + quote(s), Origin: o, Err: err}
+		return Layer{}, &plan.Error{Op: "cannot read the profile " + quote(s), Origin: o, Err: err}
 	}
 	f, err := Parse(s, data)
 	if err != nil {
-		return layer{}, err
+		return Layer{}, err
 	}
-	return layer{f, at, path.Dir(at)}, nil
+	return Layer{Kind: LayerFile, Name: s, Path: at, File: f, id: at, dir: path.Dir(at), data: data}, nil
+}
+
+// installed reads DIR/NAME.toml; the File of the result is nil when there is
+// none. Whoever can change such a file decides what every run may do, so that
+// it must belong to root or the user, and be writable for nobody else.
+func (ld loader) installed(kind LayerKind, dir, name string) (Layer, error) {
+	if dir == "" || ld.t == nil {
+		return Layer{}, nil
+	}
+	p := join(dir, name+".toml")
+	l := ld.t.walkParent(p)
+	if l.missing != "" || errors.Is(l.err, errNotDir) {
+		return Layer{}, nil
+	}
+	fail := func(err error, hint string) error {
+		return &plan.Error{Op: "cannot read the profile " + quote(name), Origin: plan.Origin{File: p}, Err: err, Hint: hint}
+	}
+	if l.err != nil {
+		return Layer{}, fail(l.err, "wall does not run without a profile that is installed; make it readable or remove it")
+	}
+	if l.mode&fs.ModeSymlink != 0 {
+		return Layer{}, fail(errSymlink, "put the file itself there")
+	}
+	for _, x := range []string{path.Dir(l.path), l.path} {
+		if err := ld.safe(x); err != nil {
+			hint := "chmod go-w " + quote(x)
+			if errors.Is(err, errOwner) {
+				hint = "it must belong to you or to root"
+			}
+			if x != l.path {
+				err = fmt.Errorf("its directory %s %w", quote(x), err)
+			} else {
+				err = fmt.Errorf("it %w", err)
+			}
+			return Layer{}, fail(err, hint)
+		}
+	}
+	data, at, err := ld.t.readFile(l.path, MaxFileSize)
+	if err != nil {
+		return Layer{}, fail(err, "")
+	}
+	f, err := Parse(p, data)
+	if err != nil {
+		return Layer{}, err
+	}
+	return Layer{Kind: kind, Name: name, Path: at, File: f, id: at, dir: path.Dir(at), data: data}, nil
+}
+
+// safe reports how somebody else could change what is at p, which is free of links.
+func (ld loader) safe(p string) error {
+	st, err := fs.Lstat(ld.t.fsys, name(p))
+	if err != nil {
+		return cause(err)
+	}
+	if uid, ok := owner(st); !ok || uid != 0 && uid != uint64(ld.uid) {
+		return errOwner
+	}
+	if st.Mode().Perm()&0o022 != 0 {
+		return errWritable
+	}
+	return nil
+}
+
+// owner gives the user id of a file. The operating system's part of a FileInfo
+// is a *syscall.Stat_t, which this package does not import; reflection finds
+// its field Uid.
+func owner(st fs.FileInfo) (uint64, bool) {
+	v := reflect.Indirect(reflect.ValueOf(st.Sys()))
+	if v.Kind() != reflect.Struct {
+		return 0, false
+	}
+	f := v.FieldByName("Uid")
+	if !f.IsValid() || !f.CanUint() {
+		return 0, false
+	}
+	return f.Uint(), true
+}
+
+// project reads the project layer of a workspace; the File of the result is nil
+// when there is none. Links are refused: they would let a workspace show parts
+// of other files in messages.
+func (ld loader) project(workspace, name string) (Layer, error) {
+	if ld.t == nil || workspace == "" {
+		return Layer{}, nil
+	}
+	p := join(workspace, ProjectDir+"/"+name+".toml")
+	fail := func(err error, hint string) (Layer, error) {
+		return Layer{}, &plan.Error{Op: "cannot read the project layer", Origin: plan.Origin{File: p}, Err: err, Hint: hint}
+	}
+	for _, x := range []string{path.Dir(p), p} {
+		e := ld.t.lstat(x)
+		switch {
+		case errors.Is(e.err, fs.ErrNotExist):
+			return Layer{}, nil
+		case e.err != nil:
+			return fail(cause(e.err), "make it readable or remove it")
+		case e.mode&fs.ModeSymlink != 0:
+			return fail(errSymlink, "put the file itself there")
+		case x != p && !e.mode.IsDir():
+			return Layer{}, nil
+		}
+	}
+	data, at, err := ld.t.readFile(p, MaxFileSize)
+	if err != nil {
+		return fail(err, "")
+	}
+	f, err := Parse(p, data)
+	if err != nil {
+		return Layer{}, err
+	}
+	return Layer{Kind: LayerProject, Name: name, Path: at, File: f, id: at, dir: path.Dir(at), data: data}, nil
 }
 
 var (
 	errNotRegular = errors.New("not a regular file")
 	errIsDir      = errors.New("is a directory")
 	errTooLarge   = errors.New("the file is too large")
+	errSymlink    = errors.New("it is a symbolic link")
+	errOwner      = errors.New("belongs to another user")
+	errWritable   = errors.New("can be written by others")
+	errNoFiles    = errors.New("no files can be read here")
 )
 
 // readFile reads a regular file of at most most bytes and gives its path free
@@ -152,117 +368,151 @@ func (t *tree) readFile(p string, most int64) (data []byte, at string, err error
 	return data, l.path, nil
 }
 
-// A layered item is an element of a merged list.
-type layered[T any] struct {
-	Item[T]
-	layer int
-	dir   string // of the file that it stands in; "" for a built-in
-	flag  bool   // from the command line: relative paths start from the working directory
+// A source says which layer an element comes from.
+type source struct {
+	layer    int
+	dir      string // of the file that it stands in; "" for a built-in
+	flag     bool   // from the command line: relative paths start from the working directory
+	existing bool   // of a group in protect: only where the name exists
 }
 
-// settings are all layers merged.
+// settings are all layers merged: a File in which every value is set or the default.
 type settings struct {
-	name string
+	File
+	name       string
+	seccompDir string // what a relative filter file starts from; "" for a flag
+	commandLine
+}
 
-	enforce, ifUnavailable     Value[string]
-	require                    []Item[string]
-	view, home, workspace, tmp Value[string]
-	grants                     []layered[Grant]
-	hide, protect              []layered[string]
-	devices                    []Item[string]
-	noGit                      bool // protect = [] was said: git's files are not protected either
-	network                    Value[string]
-	envBase, envScrub, envAuth Value[string]
-	envAllow, envDeny, envPass []Item[string]
-	envSet, envFlags           []Item[Var]
-	tty, seccomp               Value[string]
-	seccompDir                 string
-	nested                     Value[bool]
-	core, openFiles, fileSize  Value[uint64]
-	workspaceDir, cwdDir       Value[string]
-	allowHome                  bool
+// commandLine is what flags say that no key does.
+type commandLine struct {
+	workspaceDir, cwdDir Value[string]
+	envFlags             []Item[Var]
+	allowHome            bool
 }
 
 // def is the origin of what nothing asked for.
 var def = plan.Origin{Text: "default"}
 
+// defaults gives the value of every key that no layer sets.
 func defaults() settings {
 	v := func(s string) Value[string] { return Value[string]{V: s, Origin: def} }
-	return settings{
-		enforce: v("fs+net"), ifUnavailable: v("fail"),
-		view: v("system"), home: v("scratch"), workspace: v("read-write"), tmp: v("scratch"),
-		network: v("none"), envBase: v("session"), tty: v("auto"), seccomp: v("default"),
-		nested: Value[bool]{Origin: def}, core: Value[uint64]{Origin: def},
-	}
+	return settings{File: File{
+		Enforce: v("fs+net"), IfUnavailable: v("fail"),
+		View: v("system"), Home: v("scratch"), Workspace: v("read-write"), Tmp: v("scratch"),
+		Protect: List[string]{Items: []Item[string]{{V: "@git", Origin: def}}},
+		Network: v("none"), EnvBase: v("session"), TTY: v("auto"), Seccomp: v("default"),
+		ProxyVariables: Value[bool]{Origin: def}, CheckSNI: Value[bool]{Origin: def}, Inject: Value[bool]{Origin: def},
+		Nested: Value[bool]{Origin: def}, Core: Value[uint64]{Origin: def},
+		Grace: Value[uint64]{V: 5 * second, Origin: def}, Output: Value[Amount]{V: Amount{1500, "chars"}, Origin: def},
+	}}
 }
 
 // over puts one layer over what is there: a value that is set replaces, a list
 // adds, an empty list drops what was inherited.
-func (s *settings) over(l layer, n int) {
-	replace(&s.enforce, l.Enforce)
-	replace(&s.ifUnavailable, l.IfUnavailable)
-	extend(&s.require, l.Require)
-	replace(&s.view, l.View)
-	replace(&s.home, l.Home)
-	replace(&s.workspace, l.Workspace)
-	replace(&s.tmp, l.Tmp)
-	extendLayered(&s.grants, l.Grant, n, l.dir)
-	extendLayered(&s.hide, l.Hide, n, l.dir)
-	extendLayered(&s.protect, l.Protect, n, l.dir)
-	if l.Protect.Set && len(l.Protect.Items) == 0 {
-		s.noGit = true
+func (s *settings) over(l Layer, n int) {
+	src := source{layer: n, dir: l.dir, flag: l.Kind == LayerFlags}
+	if src.flag {
+		src.layer = flagLayer
 	}
-	extend(&s.devices, l.Devices)
-	replace(&s.network, l.Network)
-	replace(&s.envBase, l.EnvBase)
-	replace(&s.envScrub, l.EnvScrub)
-	extend(&s.envAllow, l.EnvAllow)
-	extend(&s.envDeny, l.EnvDeny)
-	extend(&s.envPass, l.EnvPass)
-	extend(&s.envSet, l.EnvSet)
-	replace(&s.envAuth, l.EnvAuth)
-	replace(&s.tty, l.TTY)
-	if replace(&s.seccomp, l.Seccomp) {
+	for i := range keyTable {
+		if keyTable[i].field == nil {
+			continue
+		}
+		switch to, from := keyTable[i].field(&s.File), keyTable[i].field(l.File); to := to.(type) {
+		case *Value[string]:
+			replace(to, from)
+		case *Value[bool]:
+			replace(to, from)
+		case *Value[uint64]:
+			replace(to, from)
+		case *Value[Amount]:
+			replace(to, from)
+		case *List[string]:
+			extend(to, from, src)
+		case *List[HostPattern]:
+			extend(to, from, src)
+		case *List[uint16]:
+			extend(to, from, src)
+		case *List[Grant]:
+			extend(to, from, src)
+		case *List[Seed]:
+			extend(to, from, src)
+		case *List[Var]:
+			extend(to, from, src)
+		}
+	}
+	if l.File.Seccomp.Set {
 		s.seccompDir = l.dir
 	}
-	replace(&s.nested, l.Nested)
-	replace(&s.core, l.Core)
-	replace(&s.openFiles, l.OpenFiles)
-	replace(&s.fileSize, l.FileSize)
-	s.name = strings.TrimPrefix(l.Source, "built-in:")
-	if l.Name.Set {
-		s.name = l.Name.V
+	switch {
+	case l.Kind == LayerFlags || l.Kind == LayerProject:
+	case l.File.Name.Set:
+		s.name = l.File.Name.V
+	default:
+		s.name = strings.TrimPrefix(l.File.Source, "built-in:")
+		if l.Kind != LayerFile {
+			s.name = l.Name
+		}
 	}
 }
 
-func replace[T any](to *Value[T], from Value[T]) bool {
-	if from.Set {
-		*to = from
+// merge puts layers over the defaults, lowest first.
+func merge(layers []Layer, cli commandLine) settings {
+	s := defaults()
+	for i, l := range layers {
+		s.over(l, i)
 	}
-	return from.Set
+	s.commandLine = cli
+	if s.Enforce.V == "fs" {
+		s.Network = Value[string]{true, "host", s.Enforce.Origin}
+	}
+	return s
 }
 
-func extend[T any](to *[]Item[T], from List[T]) {
-	if from.Set && len(from.Items) == 0 {
-		*to = nil
+func replace[T any](to *Value[T], from any) {
+	if f := from.(*Value[T]); f.Set {
+		*to = *f
 	}
-	*to = append(*to, from.Items...)
 }
 
-func extendLayered[T any](to *[]layered[T], from List[T], n int, dir string) {
-	if from.Set && len(from.Items) == 0 {
-		*to = nil
+func extend[T any](to *List[T], from any, src source) {
+	f := from.(*List[T])
+	if !f.Set {
+		return
 	}
-	for _, it := range from.Items {
-		*to = append(*to, layered[T]{Item: it, layer: n, dir: dir})
+	to.Set, to.Origin = true, f.Origin
+	if len(f.Items) == 0 {
+		to.Items = nil
+	}
+	for _, it := range f.Items {
+		it.source = src
+		to.Items = append(to.Items, it)
 	}
 }
 
 // flagLayer lies above every file.
 const flagLayer = 1 << 20
 
-// flags puts the command line over the files. Every problem is reported.
-func (s *settings) flags(flags []Flag) []error {
+// parseFlags reads the command line as the highest layer. Every problem is reported.
+func parseFlags(flags []Flag) (Layer, commandLine, error) {
+	s := &flagReader{File: new(File)}
+	errs := s.flags(flags)
+	return Layer{Kind: LayerFlags, File: s.File, id: "flags"}, s.commandLine, errors.Join(errs...)
+}
+
+type flagReader struct {
+	*File
+	commandLine
+}
+
+// add appends to a list; a list of the command line never drops what is inherited.
+func add[T any](to *List[T], v T, o plan.Origin) {
+	to.Set, to.Origin = true, o
+	to.Items = append(to.Items, Item[T]{V: v, Origin: o})
+}
+
+func (s *flagReader) flags(flags []Flag) []error {
 	var errs []error
 	once := map[string]string{}
 	for _, f := range flags {
@@ -295,6 +545,16 @@ func (s *settings) flags(flags []Flag) []error {
 			}
 			return true
 		}
+		groupOK := func(key string) bool {
+			if !strings.HasPrefix(f.Value, "@") {
+				return true
+			}
+			msg, hint := badGroup(f.Value, key)
+			if msg != "" {
+				bad(hint, "--%s: %s", f.Name, msg)
+			}
+			return msg == ""
+		}
 		switch f.Name {
 		case "ro", "rw", "ro-try", "rw-try", "hide", "protect", "pass", "limit", "env":
 		default:
@@ -320,9 +580,9 @@ func (s *settings) flags(flags []Flag) []error {
 		case "workspace-access":
 			switch f.Value {
 			case "read", "read-only":
-				s.workspace = Value[string]{true, "read-only", o}
+				s.Workspace = Value[string]{true, "read-only", o}
 			case "write", "read-write":
-				s.workspace = Value[string]{true, "read-write", o}
+				s.Workspace = Value[string]{true, "read-write", o}
 			default:
 				bad("", "--workspace-access must be \"read\" or \"write\", not %q", f.Value)
 			}
@@ -332,20 +592,20 @@ func (s *settings) flags(flags []Flag) []error {
 				if strings.HasPrefix(f.Name, "rw") {
 					g.Access = plan.AccessWrite
 				}
-				s.grants = append(s.grants, layered[Grant]{Item: Item[Grant]{g, o}, layer: flagLayer, flag: true})
+				add(&s.Grant, g, o)
 			}
 		case "hide":
-			if pathOK() {
-				s.hide = append(s.hide, layered[string]{Item: Item[string]{f.Value, o}, layer: flagLayer, flag: true})
+			if pathOK() && groupOK(inHide) {
+				add(&s.Hide, f.Value, o)
 			}
 		case "protect":
-			if pathOK() {
-				s.protect = append(s.protect, layered[string]{Item: Item[string]{f.Value, o}, layer: flagLayer, flag: true})
+			if pathOK() && groupOK(inProtect) {
+				add(&s.Protect, f.Value, o)
 			}
 		case "view":
-			enum(&s.view, "host", "system")
+			enum(&s.View, "host", "system")
 		case "home":
-			enum(&s.home, "read-only", "scratch", "hidden")
+			enum(&s.Home, "read-only", "scratch", "hidden")
 		case "env":
 			n, v, ok := strings.Cut(f.Value, "=")
 			switch {
@@ -356,38 +616,30 @@ func (s *settings) flags(flags []Flag) []error {
 			case strings.IndexByte(v, 0) >= 0:
 				bad("", "--env: the value of %s contains a NUL byte", quote(n))
 			default:
-				s.envFlags = append(s.envFlags, Item[Var]{Var{n, v}, o})
+				s.envFlags = append(s.envFlags, Item[Var]{V: Var{n, v}, Origin: o})
 			}
 		case "pass":
 			if msg := badName(f.Value); msg != "" {
 				bad("", "--pass: %s", msg)
 			} else {
-				s.envPass = append(s.envPass, Item[string]{f.Value, o})
+				add(&s.EnvPass, f.Value, o)
 			}
 		case "scrub":
-			enum(&s.envScrub, envScrubs...)
+			enum(&s.EnvScrub, envScrubs...)
 		case "net":
-			if f.Value == "allow" {
-				bad("use --net none or --net host", "network mode allow is not available in this version")
-			} else {
-				enum(&s.network, "none", "host")
-			}
+			enum(&s.Network, "none", "allow", "host")
 		case "enforce":
-			enum(&s.enforce, "off", "fs", "fs+net")
+			enum(&s.Enforce, "off", "fs", "fs+net")
 		case "if-unavailable":
-			enum(&s.ifUnavailable, "fail", "degrade")
+			enum(&s.IfUnavailable, "fail", "degrade")
 		case "seccomp":
 			if f.Value != "default" && f.Value != "strict" && !isFilterFile(f.Value) {
 				bad("write a file as ./name.json", "--seccomp must be \"default\", \"strict\" or a file, not %q", f.Value)
 			} else {
-				s.seccomp, s.seccompDir = Value[string]{true, f.Value, o}, ""
+				s.Seccomp = Value[string]{true, f.Value, o}
 			}
 		case "tty":
-			if f.Value == "pty" {
-				bad("use --tty auto, inherit or none", "tty pty is not available in this version")
-			} else {
-				enum(&s.tty, "auto", "inherit", "none")
-			}
+			enum(&s.TTY, "none", "pty", "auto", "inherit")
 		case "limit":
 			s.limitFlag(f.Value, o, bad)
 		case "allow-home-workspace":
@@ -405,44 +657,68 @@ func (s *settings) flags(flags []Flag) []error {
 	return errs
 }
 
-func (s *settings) limitFlag(v string, o plan.Origin, bad func(hint, format string, args ...any)) {
-	known := []string{"core", "open-files", "file-size"}
+// limitFlag reads NAME=VALUE by the type of the key limits.NAME.
+func (s *flagReader) limitFlag(v string, o plan.Origin, bad func(hint, format string, args ...any)) {
 	n, text, ok := strings.Cut(v, "=")
 	if !ok {
-		bad("known limits: "+strings.Join(known, ", "), "--limit %s has no value", quote(n))
+		bad("known limits: "+strings.Join(limitNames(), ", "), "--limit %s has no value", quote(n))
 		return
 	}
-	var x uint64
-	var msg string
-	switch n {
-	case "core", "open-files":
-		x, msg = parseCount(text)
-	case "file-size":
-		x, msg = parseSize(text)
-	case "time", "grace", "memory", "processes", "scratch", "output":
-		bad("", "limit %q is not available in this version", n)
-		return
-	default:
-		hint := "known limits: " + strings.Join(known, ", ")
-		if c := nearest(n, known); c != "" {
+	key, known := LookupKey("limits." + n)
+	if !known {
+		hint := "known limits: " + strings.Join(limitNames(), ", ")
+		if c := nearest(n, limitNames()); c != "" {
 			hint = fmt.Sprintf("did you mean %q?", c)
 		}
 		bad(hint, "there is no limit called %s", quote(n))
 		return
 	}
-	val := Value[uint64]{true, x, o}
-	switch {
-	case msg != "":
-		bad("", "limit %q %s", n, msg)
-	case n == "core" && x != 0:
-		bad("", "core dumps cannot be turned on: they would hold the environment")
-	case n == "open-files" && x < minOpenFiles:
-		bad("", "limit \"open-files\" must be at least %d", minOpenFiles)
-	case n == "core":
-		s.core = val
-	case n == "open-files":
-		s.openFiles = val
-	default:
-		s.fileSize = val
+	var x uint64
+	var a Amount
+	var msg, hint string
+	switch key.Type {
+	case TypeCount:
+		x, msg = parseCount(text)
+	case TypeSize:
+		x, msg = parseSize(text)
+	case TypeDuration:
+		x, msg = parseDuration(text)
+	case TypeOutput:
+		a, msg = parseOutput(text)
 	}
+	if msg != "" {
+		bad("", "limit %q %s", n, msg)
+		return
+	}
+	if msg, hint = badLimit(n, x); msg != "" {
+		bad(hint, "%s", msg)
+		return
+	}
+	switch to := key.field(s.File).(type) {
+	case *Value[uint64]:
+		*to = Value[uint64]{true, x, o}
+	case *Value[Amount]:
+		*to = Value[Amount]{true, a, o}
+	}
+}
+
+func limitNames() []string {
+	var names []string
+	for _, k := range keyTable {
+		if k.Table() == "limits" {
+			names = append(names, k.Last())
+		}
+	}
+	return names
+}
+
+// noProfile says that no layer has a profile of that name.
+type noProfile struct{ err *plan.Error }
+
+func (e *noProfile) Error() string { return e.err.Error() }
+func (e *noProfile) Unwrap() error { return e.err }
+
+func isNoProfile(err error) bool {
+	var e *noProfile
+	return errors.As(err, &e)
 }

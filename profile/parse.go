@@ -3,6 +3,7 @@ package profile
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ type Value[T any] struct {
 type Item[T any] struct {
 	V      T
 	Origin plan.Origin
+	source // where merged lists come from
 }
 
 // A List is a list of a profile. Set with no Items is an explicitly empty
@@ -39,6 +41,24 @@ type Grant struct {
 	Access   plan.Access // plan.AccessRead or plan.AccessWrite
 	Why      string      // the reason that review reads; may be empty
 	Optional bool        // skip silently when the path does not exist
+}
+
+// A Seed is one file that is copied into the scratch home.
+type Seed struct {
+	Path string // the file on the host
+	To   string // where it stands inside: "~/..."; "" = the same place as Path, which then starts with "~/"
+	Why  string // the reason that review reads; may be empty
+}
+
+// Target is To, or the same place as Path: always "~/...".
+func (s Seed) Target() string {
+	switch {
+	case s.To != "":
+		return s.To
+	case strings.HasPrefix(s.Path, "$home/"):
+		return "~/" + strings.TrimPrefix(s.Path, "$home/")
+	}
+	return s.Path
 }
 
 // A Var is one variable of the environment's set table.
@@ -64,11 +84,18 @@ type File struct {
 	Workspace Value[string]
 	Tmp       Value[string]
 	Grant     List[Grant]
-	Hide      List[string]
-	Protect   List[string]
+	Seed      List[Seed]
+	Hide      List[string] // paths, patterns and "@group" names
+	Protect   List[string] // paths and "@group" names
 	Devices   List[string]
 
-	Network Value[string]
+	Network        Value[string] // network.mode
+	NetAllow       List[HostPattern]
+	NetDeny        List[HostPattern]
+	Loopback       List[uint16]
+	Publish        List[uint16]
+	ProxyVariables Value[bool]
+	CheckSNI       Value[bool]
 
 	EnvBase  Value[string]
 	EnvScrub Value[string]
@@ -77,14 +104,22 @@ type File struct {
 	EnvSet   List[Var]
 	EnvPass  List[string]
 	EnvAuth  Value[string]
+	Inject   Value[bool]
+	Caches   List[string]
 
 	TTY     Value[string]
 	Seccomp Value[string]
 	Nested  Value[bool]
 
-	Core      Value[uint64]
-	OpenFiles Value[uint64]
-	FileSize  Value[uint64]
+	Time        Value[uint64] // nanoseconds, as in time.Duration; 0 = no limit
+	Grace       Value[uint64] // nanoseconds
+	Memory      Value[uint64] // bytes; 0 = no limit
+	Processes   Value[uint64] // 0 = no limit
+	OpenFiles   Value[uint64]
+	FileSize    Value[uint64] // bytes
+	ScratchSize Value[uint64] // limits.scratch, bytes; 0 = no limit
+	Output      Value[Amount]
+	Core        Value[uint64]
 }
 
 // Parse reads one profile file. The name is used in origins: the path as the
@@ -105,57 +140,249 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// A key says how one key of a table is decoded. Keys of the language that this
-// version does not carry out have a nil decode: they are refused, never ignored.
-type key struct {
-	name   string
-	decode func(d *document, k keyed)
-}
-
-// decodeTable decodes the keys of t, which is the table named where ("" = top level).
-func decodeTable(d *document, t *value, where string, keys []key) {
-	for _, k := range t.keys {
-		i := slices.IndexFunc(keys, func(x key) bool { return x.name == k.name })
-		full := k.name
-		if where != "" {
-			full = where + "." + k.name
-		}
+// decodeFile decodes the keys of a whole file.
+func decodeFile(d *document, root *value, f *File) {
+	for _, k := range root.keys {
 		switch {
-		case i < 0:
-			d.fail(k.off, suggest(k.name, keys, where), "unknown key %q", full)
-		case keys[i].decode == nil:
-			d.fail(k.off, "remove the line", "%q is not available in this version", full)
+		case !slices.Contains(tables, k.name):
+			decodeKey(d, "", k, f)
+		case k.val.kind != tomlTable:
+			d.fail(k.val.off, "", "%q must be a table, not %s", k.name, k.val.kind)
 		default:
-			keys[i].decode(d, k)
+			for _, x := range k.val.keys {
+				decodeKey(d, k.name, x, f)
+			}
 		}
+	}
+	if root.get("version") == nil && !slices.ContainsFunc(d.probs, func(p problem) bool { return p.off == 0 }) {
+		d.fail(0, "write version = 1 in the first line", "the profile does not say its version")
 	}
 }
 
-// allKeys names the table of each key, for suggestions across tables.
-var allKeys = map[string]string{
-	"view": "filesystem", "home": "filesystem", "workspace": "filesystem", "tmp": "filesystem", "grant": "filesystem",
-	"hide": "filesystem", "protect": "filesystem", "devices": "filesystem", "mode": "network",
-	"base": "environment", "scrub": "environment", "deny": "environment", "set": "environment",
-	"pass": "environment", "auth": "environment", "tty": "process", "seccomp": "process", "nested-sandboxes": "process",
-	"open-files": "limits", "file-size": "limits", "core": "limits",
-	"enforce": "", "if-unavailable": "", "require": "", "extends": "",
+// decodeKey decodes one key of a table, "" for the top level.
+func decodeKey(d *document, table string, k keyed, f *File) {
+	full := k.name
+	if table != "" {
+		full = table + "." + k.name
+	}
+	i := slices.IndexFunc(keyTable, func(x Key) bool { return x.Name == full })
+	if i < 0 || strings.Contains(k.name, ".") { // a quoted "filesystem.view"
+		d.fail(k.off, suggest(k.name, table), "unknown key %q", full)
+		return
+	}
+	key := &keyTable[i]
+	if key.Type == TypeVersion {
+		decodeVersion(d, k)
+		return
+	}
+	name := key.Last()
+	switch to := key.field(f).(type) {
+	case *Value[string]:
+		if s, ok := str(d, k.val, name); ok && checkText(d, key, k.val, s) {
+			*to = Value[string]{true, s, d.origin(k.off)}
+		}
+	case *Value[bool]:
+		if b, ok := boolean(d, k); ok {
+			*to = Value[bool]{true, b, d.origin(k.off)}
+		}
+	case *Value[uint64]:
+		decodeNumber(d, key, k, to)
+	case *Value[Amount]:
+		if k.val.kind != tomlString {
+			d.fail(k.val.off, "", "%q must be an amount such as \"1500 chars\" or \"64KiB\", not %s", name, k.val.kind)
+		} else if a, msg := parseOutput(k.val.text); msg != "" {
+			d.fail(k.val.off, "", "%q %s", name, msg)
+		} else {
+			*to = Value[Amount]{true, a, d.origin(k.off)}
+		}
+	case *List[string]:
+		decodeList(d, k, name, to, func(v *value) (string, bool) {
+			s, ok := str(d, v, "an element of "+name)
+			return s, ok && checkElement(d, key, v, s)
+		}, func(s string) string { return s })
+	case *List[HostPattern]:
+		decodeList(d, k, name, to, func(v *value) (HostPattern, bool) {
+			s, ok := str(d, v, "an element of "+name)
+			if !ok {
+				return HostPattern{}, false
+			}
+			h, msg := parseHost(s)
+			if msg != "" {
+				d.fail(v.off, "", "%q is not a host: %s", shorten(s), msg)
+			}
+			return h, msg == ""
+		}, HostPattern.String)
+	case *List[uint16]:
+		decodeList(d, k, name, to, func(v *value) (uint16, bool) {
+			if v.kind != tomlInteger {
+				d.fail(v.off, "", "an element of %s must be a port number, not %s", name, v.kind)
+				return 0, false
+			}
+			n, msg := parseCount(strings.ReplaceAll(v.text, "_", ""))
+			if msg != "" || n < 1 || n > math.MaxUint16 {
+				d.fail(v.off, "", "%q is not a port: ports are from 1 to 65535", v.text)
+				return 0, false
+			}
+			return uint16(n), true
+		}, func(n uint16) string { return strconv.Itoa(int(n)) })
+	case *List[Grant]:
+		decodeGrants(d, k, to)
+	case *List[Seed]:
+		decodeSeeds(d, k, to)
+	case *List[Var]:
+		decodeSet(d, k, to)
+	}
 }
 
-func suggest(name string, keys []key, where string) string {
+func decodeVersion(d *document, k keyed) {
+	if k.val.kind != tomlInteger {
+		d.fail(k.val.off, "", "\"version\" must be an integer, not %s", k.val.kind)
+	} else if n, err := strconv.ParseInt(k.val.text, 0, 64); err != nil || n != 1 {
+		d.fail(k.val.off, "write version = 1", "profile version %s is not known", k.val.text)
+	}
+}
+
+// checkText checks a single string by the type of its key.
+func checkText(d *document, key *Key, v *value, s string) bool {
+	before := len(d.probs)
+	switch key.Type {
+	case TypeEnum:
+		oneOf(d, v, key.Last(), s, key.Values...)
+	case TypeName:
+		checkName(d, v, s)
+	case TypeProfile:
+		if msg := badProfileName(s); msg != "" {
+			d.fail(v.off, "name a profile, or a file as \"./name.toml\"", "%q %s", key.Last(), msg)
+		}
+	case TypeFilter:
+		if s != "default" && s != "strict" && !isFilterFile(s) {
+			d.fail(v.off, `write a file as "./name.json"`, "\"seccomp\" must be \"default\", \"strict\" or a file, not %q", s)
+		}
+	}
+	return len(d.probs) == before
+}
+
+// checkElement checks one string of a list by the type of its key.
+func checkElement(d *document, key *Key, v *value, s string) bool {
+	before := len(d.probs)
+	switch key.Type {
+	case TypeEnums:
+		oneOf(d, v, key.Last(), s, key.Values...)
+	case TypePaths:
+		if strings.HasPrefix(s, "@") {
+			checkGroup(d, key, v, s)
+		} else {
+			checkPath(d, v, s)
+		}
+	case TypeDevices:
+		checkPath(d, v, s)
+	case TypePatterns:
+		checkWord(d, v, s)
+	case TypeNames:
+		checkName(d, v, s)
+	}
+	return len(d.probs) == before
+}
+
+func checkGroup(d *document, key *Key, v *value, s string) {
+	if msg, hint := badGroup(s, key.Name); msg != "" {
+		d.fail(v.off, hint, "%s", msg)
+	}
+}
+
+// decodeList decodes an array; two elements with the same text are an error.
+func decodeList[T any](d *document, k keyed, name string, to *List[T], one func(*value) (T, bool), text func(T) string) {
+	if k.val.kind != tomlArray {
+		d.fail(k.val.off, fmt.Sprintf("write %s = [...]", name), "%q must be an array, not %s", name, k.val.kind)
+		return
+	}
+	*to = List[T]{Set: true, Origin: d.origin(k.off)}
+	seen := make(map[string]bool, len(k.val.items))
+	for _, v := range k.val.items {
+		x, ok := one(v)
+		if !ok {
+			continue
+		}
+		s := text(x)
+		if seen[s] {
+			d.fail(v.off, "remove one of them", "%q is twice in %q", s, name)
+			continue
+		}
+		seen[s] = true
+		to.Items = append(to.Items, Item[T]{V: x, Origin: d.origin(v.off)})
+	}
+}
+
+// decodeNumber decodes a count, size or duration.
+func decodeNumber(d *document, key *Key, k keyed, to *Value[uint64]) {
+	var n uint64
+	var msg string
+	switch integer, text := k.val.kind == tomlInteger, k.val.kind == tomlString; {
+	case key.Type == TypeDuration && integer:
+		if n, msg = parseCount(k.val.text); msg != "" || n != 0 {
+			msg = "needs a unit, as in \"10m\" or \"90s\"; only 0 has none"
+		}
+	case key.Type == TypeDuration && text:
+		n, msg = parseDuration(k.val.text)
+	case key.Type == TypeDuration:
+		msg = "must be a duration such as \"10m\", not " + k.val.kind.String()
+	case integer:
+		n, msg = parseCount(strings.ReplaceAll(k.val.text, "_", ""))
+	case key.Type == TypeSize && text:
+		n, msg = parseSize(k.val.text)
+	case key.Type == TypeSize:
+		msg = "must be a size such as \"2GiB\", not " + k.val.kind.String()
+	default:
+		msg = "must be an integer, not " + k.val.kind.String()
+	}
+	if msg != "" {
+		d.fail(k.val.off, "", "%q %s", key.Last(), msg)
+		return
+	}
+	if msg, hint := badLimit(key.Last(), n); msg != "" {
+		d.fail(k.val.off, hint, "%s", msg)
+		return
+	}
+	*to = Value[uint64]{true, n, d.origin(k.off)}
+}
+
+// badLimit says what is wrong with the value of a limit.
+func badLimit(name string, n uint64) (msg, hint string) {
+	switch {
+	case name == "core" && n != 0:
+		return "core dumps cannot be turned on: they would hold the environment", "write core = 0 or remove the line"
+	case name == "open-files" && n < minOpenFiles:
+		return fmt.Sprintf("%q must be at least %d", name, minOpenFiles), ""
+	}
+	return "", ""
+}
+
+func suggest(name, table string) string {
 	var names []string
-	for _, k := range keys {
-		if k.decode != nil {
-			names = append(names, k.name)
+	elsewhere := ""
+	for _, k := range keyTable {
+		switch {
+		case k.Table() == table:
+			names = append(names, k.Last())
+		case k.Last() == name:
+			elsewhere = fmt.Sprintf("%q belongs into the table [%s]", name, k.Table())
+			if k.Table() == "" {
+				elsewhere = fmt.Sprintf("%q belongs above the first table", name)
+			}
 		}
 	}
+	if table == "" {
+		names = append(names, tables...)
+	}
+	return suggestion(name, elsewhere, names)
+}
+
+func suggestion(name, elsewhere string, names []string) string {
 	if s := nearest(name, names); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
-	if table, ok := allKeys[name]; ok && table != where {
-		if table == "" {
-			return fmt.Sprintf("%q belongs above the first table", name)
-		}
-		return fmt.Sprintf("%q belongs into the table [%s]", name, table)
+	if elsewhere != "" {
+		return elsewhere
 	}
 	return "known here: " + strings.Join(names, ", ")
 }
@@ -204,144 +431,8 @@ func distance(a, b string) int {
 	return prev[len(b)]
 }
 
-func decodeFile(d *document, root *value, f *File) {
-	table := func(name string, keys []key) key {
-		return key{name, func(d *document, k keyed) {
-			if k.val.kind != tomlTable {
-				d.fail(k.val.off, "", "%q must be a table, not %s", name, k.val.kind)
-				return
-			}
-			decodeTable(d, k.val, name, keys)
-		}}
-	}
-	decodeTable(d, root, "", []key{
-		{"version", func(d *document, k keyed) {
-			if k.val.kind != tomlInteger {
-				d.fail(k.val.off, "", "\"version\" must be an integer, not %s", k.val.kind)
-			} else if n, err := strconv.ParseInt(k.val.text, 0, 64); err != nil || n != 1 {
-				d.fail(k.val.off, "write version = 1", "profile version %s is not known", k.val.text)
-			}
-		}},
-		text("name", &f.Name), text("description", &f.Description), text("extends", &f.Extends),
-		enum("enforce", &f.Enforce, "off", "fs", "fs+net"),
-		enum("if-unavailable", &f.IfUnavailable, "fail", "degrade"),
-		list("require", &f.Require, func(d *document, v *value, s string) {
-			oneOf(d, v, "require", s, "filesystem", "network", "process", "syscalls", "landlock", "environment", "limits")
-		}),
-		table("filesystem", []key{
-			enum("view", &f.View, "host", "system"),
-			enum("home", &f.Home, "read-only", "scratch", "hidden"),
-			enum("workspace", &f.Workspace, "read-write", "read-only"),
-			enum("tmp", &f.Tmp, "scratch", "memory"),
-			{"grant", func(d *document, k keyed) { decodeGrants(d, k, &f.Grant) }},
-			list("hide", &f.Hide, checkPath), list("protect", &f.Protect, checkPath), list("devices", &f.Devices, checkPath),
-		}),
-		table("network", []key{
-			{"mode", func(d *document, k keyed) {
-				if k.val.kind == tomlString && k.val.text == "allow" {
-					d.fail(k.val.off, `use mode = "none" or "host"`, "network mode allow is not available in this version")
-					return
-				}
-				enum("mode", &f.Network, "none", "host").decode(d, k)
-			}},
-			{"allow", nil}, {"loopback", nil}, {"publish", nil},
-		}),
-		table("environment", []key{
-			enum("base", &f.EnvBase, envBases...),
-			enum("scrub", &f.EnvScrub, envScrubs...),
-			list("allow", &f.EnvAllow, checkWord), list("deny", &f.EnvDeny, checkWord),
-			{"set", func(d *document, k keyed) { decodeSet(d, k, &f.EnvSet) }},
-			list("pass", &f.EnvPass, checkName),
-			{"auth", func(d *document, k keyed) {
-				text("auth", &f.EnvAuth).decode(d, k)
-				if f.EnvAuth.Set {
-					checkName(d, k.val, f.EnvAuth.V)
-				}
-			}},
-			{"inject", nil}, {"caches", nil},
-		}),
-		table("process", []key{
-			{"tty", func(d *document, k keyed) {
-				if k.val.kind == tomlString && k.val.text == "pty" {
-					d.fail(k.val.off, `use tty = "auto", "inherit" or "none"`, "tty pty is not available in this version")
-					return
-				}
-				enum("tty", &f.TTY, "auto", "inherit", "none").decode(d, k)
-			}},
-			{"seccomp", func(d *document, k keyed) {
-				text("seccomp", &f.Seccomp).decode(d, k)
-				if s := f.Seccomp.V; f.Seccomp.Set && s != "default" && s != "strict" && !isFilterFile(s) {
-					d.fail(k.val.off, `write a file as "./name.json"`, "\"seccomp\" must be \"default\", \"strict\" or a file, not %q", s)
-				}
-			}},
-			{"nested-sandboxes", func(d *document, k keyed) {
-				if b, ok := boolean(d, k); ok {
-					f.Nested = Value[bool]{true, b, d.origin(k.off)}
-				}
-			}},
-		}),
-		table("limits", []key{
-			{"core", func(d *document, k keyed) {
-				if limit(d, k, "core", false, &f.Core); f.Core.Set && f.Core.V != 0 {
-					d.fail(k.val.off, "write core = 0 or remove the line", "core dumps cannot be turned on: they would hold the environment")
-				}
-			}},
-			{"open-files", func(d *document, k keyed) {
-				if limit(d, k, "open-files", false, &f.OpenFiles); f.OpenFiles.Set && f.OpenFiles.V < minOpenFiles {
-					d.fail(k.val.off, "", "\"open-files\" must be at least %d", minOpenFiles)
-				}
-			}},
-			{"file-size", func(d *document, k keyed) { limit(d, k, "file-size", true, &f.FileSize) }},
-			{"time", nil}, {"grace", nil}, {"memory", nil}, {"processes", nil}, {"scratch", nil}, {"output", nil},
-		}),
-	})
-	if root.get("version") == nil && !slices.ContainsFunc(d.probs, func(p problem) bool { return p.off == 0 }) {
-		d.fail(0, "write version = 1 in the first line", "the profile does not say its version")
-	}
-}
-
 // minOpenFiles leaves room for the standard streams, the loader and a shell.
 const minOpenFiles = 16
-
-func text(name string, to *Value[string]) key {
-	return key{name, func(d *document, k keyed) {
-		if s, ok := str(d, k.val, name); ok {
-			*to = Value[string]{true, s, d.origin(k.off)}
-		}
-	}}
-}
-
-func enum(name string, to *Value[string], allowed ...string) key {
-	return key{name, func(d *document, k keyed) {
-		if s, ok := str(d, k.val, name); ok && oneOf(d, k.val, name, s, allowed...) {
-			*to = Value[string]{true, s, d.origin(k.off)}
-		}
-	}}
-}
-
-func list(name string, to *List[string], check func(*document, *value, string)) key {
-	return key{name, func(d *document, k keyed) {
-		if k.val.kind != tomlArray {
-			d.fail(k.val.off, fmt.Sprintf("write %s = [...]", name), "%q must be an array of strings, not %s", name, k.val.kind)
-			return
-		}
-		*to = List[string]{Set: true, Origin: d.origin(k.off)}
-		for _, v := range k.val.items {
-			s, ok := str(d, v, "an element of "+name)
-			if !ok {
-				continue
-			}
-			n := len(d.probs)
-			check(d, v, s)
-			if slices.ContainsFunc(to.Items, func(i Item[string]) bool { return i.V == s }) {
-				d.fail(v.off, "remove one of them", "%q is twice in %q", s, name)
-			}
-			if n == len(d.probs) {
-				to.Items = append(to.Items, Item[string]{s, d.origin(v.off)})
-			}
-		}
-	}}
-}
 
 func str(d *document, v *value, name string) (string, bool) {
 	if v.kind != tomlString {
@@ -451,39 +542,112 @@ func badName(s string) string {
 	return ""
 }
 
+// decodeFields decodes one table of a list; what it gives has only fields of the right type.
+func decodeFields(d *document, v *value, what, example string, fields []Key) (map[string]string, bool) {
+	if v.kind != tomlTable {
+		d.fail(v.off, "write "+example, "an element of %s must be a table, not %s", what, v.kind)
+		return nil, false
+	}
+	before := len(d.probs)
+	out := map[string]string{}
+	for _, k := range v.keys {
+		i := slices.IndexFunc(fields, func(x Key) bool { return x.Name == k.name })
+		if i < 0 {
+			names := make([]string, len(fields))
+			for i := range fields {
+				names[i] = fields[i].Name
+			}
+			d.fail(k.off, suggestion(k.name, "", names), "unknown key %q", what+"."+k.name)
+			continue
+		}
+		switch key := &fields[i]; key.Type {
+		case TypeBool:
+			if b, ok := boolean(d, k); ok {
+				out[k.name] = strconv.FormatBool(b)
+			}
+		default:
+			s, ok := str(d, k.val, k.name)
+			if !ok {
+				continue
+			}
+			out[k.name] = s
+			switch key.Type {
+			case TypePath:
+				checkPath(d, k.val, s)
+			case TypeEnum:
+				oneOf(d, k.val, k.name, s, key.Values...)
+			}
+		}
+	}
+	for _, key := range fields {
+		if key.Required() && len(d.probs) == before && v.get(key.Name) == nil {
+			hint := ""
+			if key.Type == TypeEnum {
+				hint = `write access = "read" or access = "write"`
+			}
+			d.fail(v.off, hint, "the %s has no %q", what, key.Name)
+		}
+	}
+	return out, len(d.probs) == before
+}
+
+// fieldsOf gives the fields of a key whose elements are tables.
+func fieldsOf(name string) []Key {
+	k, _ := LookupKey(name)
+	return k.Fields
+}
+
 func decodeGrants(d *document, k keyed, to *List[Grant]) {
+	const example = `{ path = "...", access = "read", why = "..." }`
 	if k.val.kind != tomlArray {
-		d.fail(k.val.off, `write grant = [{ path = "...", access = "read", why = "..." }]`, "\"grant\" must be an array of tables, not %s", k.val.kind)
+		d.fail(k.val.off, "write grant = ["+example+"]", "\"grant\" must be an array of tables, not %s", k.val.kind)
 		return
 	}
 	*to = List[Grant]{Set: true, Origin: d.origin(k.off)}
+	fields := fieldsOf("filesystem.grant")
 	for _, v := range k.val.items {
-		if v.kind != tomlTable {
-			d.fail(v.off, `write { path = "...", access = "read", why = "..." }`, "an element of grant must be a table, not %s", v.kind)
-			continue
-		}
-		n := len(d.probs)
-		var path, access, why Value[string]
-		var optional bool
-		decodeTable(d, v, "grant", []key{
-			{"path", func(d *document, k keyed) {
-				if text("path", &path).decode(d, k); path.Set {
-					checkPath(d, k.val, path.V)
-				}
-			}},
-			enum("access", &access, "read", "write"), text("why", &why),
-			{"optional", func(d *document, k keyed) { optional, _ = boolean(d, k) }},
-		})
-		if n == len(d.probs) && v.get("path") == nil {
-			d.fail(v.off, "", "the grant has no \"path\"")
-		}
-		if n == len(d.probs) && v.get("access") == nil {
-			d.fail(v.off, `write access = "read" or access = "write"`, "the grant has no \"access\"")
-		}
-		if n == len(d.probs) {
-			to.Items = append(to.Items, Item[Grant]{Grant{path.V, plan.Access(access.V), why.V, optional}, d.origin(v.off)})
+		if x, ok := decodeFields(d, v, "grant", example, fields); ok {
+			to.Items = append(to.Items, Item[Grant]{V: Grant{x["path"], plan.Access(x["access"]), x["why"], x["optional"] == "true"}, Origin: d.origin(v.off)})
 		}
 	}
+}
+
+func decodeSeeds(d *document, k keyed, to *List[Seed]) {
+	const example = `{ path = "~/...", why = "..." }`
+	if k.val.kind != tomlArray {
+		d.fail(k.val.off, "write seed = ["+example+"]", "\"seed\" must be an array of tables, not %s", k.val.kind)
+		return
+	}
+	*to = List[Seed]{Set: true, Origin: d.origin(k.off)}
+	fields := fieldsOf("filesystem.seed")
+	targets := map[string]bool{}
+	for _, v := range k.val.items {
+		x, ok := decodeFields(d, v, "seed", example, fields)
+		if !ok {
+			continue
+		}
+		s := Seed{x["path"], x["to"], x["why"]}
+		target := s.Target()
+		switch rest, inHome := strings.CutPrefix(target, "~/"); {
+		case !inHome && s.To == "":
+			d.fail(v.off, `write to = "~/..."`, "the seed does not say where the file stands in the scratch home")
+		case !inHome || !cleanBelow(rest):
+			d.fail(v.off, `write to = "~/..." without ".."`, "%q is not a place in the scratch home", target)
+		case isGlob(s.Path):
+			d.fail(v.off, "name the file", "%q: patterns are not possible in a seed", s.Path)
+		case targets[target]:
+			d.fail(v.off, "remove one of them", "two seeds for %q", target)
+		default:
+			targets[target] = true
+			to.Items = append(to.Items, Item[Seed]{V: s, Origin: d.origin(v.off)})
+		}
+	}
+}
+
+// cleanBelow reports whether s names something below a directory, in its
+// shortest spelling.
+func cleanBelow(s string) bool {
+	return s != "" && path.Clean("/"+s) == "/"+s
 }
 
 // decodeSet decodes the table of fixed variables. Neither origins nor messages
@@ -519,51 +683,8 @@ func decodeSet(d *document, k keyed, to *List[Var]) {
 			d.probs = append(d.probs, problem{v.off, &plan.Error{Op: msg, Origin: o}})
 			continue
 		}
-		to.Items = append(to.Items, Item[Var]{Var{v.name, v.val.text}, o})
+		to.Items = append(to.Items, Item[Var]{V: Var{v.name, v.val.text}, Origin: o})
 	}
-}
-
-func limit(d *document, k keyed, name string, size bool, to *Value[uint64]) {
-	var n uint64
-	var msg string
-	switch {
-	case k.val.kind == tomlInteger:
-		n, msg = parseCount(strings.ReplaceAll(k.val.text, "_", ""))
-	case size && k.val.kind == tomlString:
-		n, msg = parseSize(k.val.text)
-	case size:
-		msg = "must be a size such as \"2GiB\", not " + k.val.kind.String()
-	default:
-		msg = "must be an integer, not " + k.val.kind.String()
-	}
-	if msg != "" {
-		d.fail(k.val.off, "", "%q %s", name, msg)
-		return
-	}
-	*to = Value[uint64]{true, n, d.origin(k.off)}
-}
-
-func parseCount(s string) (uint64, string) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(s, "+"), 0, 64)
-	if err != nil || n > math.MaxInt64 {
-		return 0, "must be a whole number from 0 to 9223372036854775807"
-	}
-	return n, ""
-}
-
-// parseSize reads a number of bytes with an optional unit: B, KiB, MiB, GiB,
-// TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000).
-func parseSize(s string) (uint64, string) {
-	digits := strings.TrimRight(s, "BKMGTi")
-	unit, ok := map[string]uint64{
-		"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
-		"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-	}[s[len(digits):]]
-	n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 64)
-	if !ok || err != nil || n > math.MaxInt64/unit {
-		return 0, "must be a size such as \"512MiB\" or \"2GiB\""
-	}
-	return n * unit, ""
 }
 
 // isFilterFile reports whether a seccomp value names a file.

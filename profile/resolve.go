@@ -3,7 +3,6 @@ package profile
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 // The values of base and scrub in the table [environment], as envscrub knows them.
 var (
 	envBases  = []string{string(envscrub.BaseSession), string(envscrub.BaseContract), string(envscrub.BaseGate), string(envscrub.BaseShell), string(envscrub.BaseTerminal)}
-	envScrubs = []string{string(envscrub.ModeOff), string(envscrub.ModeDenySecrets), string(envscrub.ModeStrict)}
+	envScrubs = []string{string(envscrub.ModeStrict), string(envscrub.ModeDenySecrets), string(envscrub.ModeOff)}
 )
 
 // Sizes of the memory file systems that wall makes, in bytes. The kernel's
@@ -43,7 +42,7 @@ func bug(err error) error {
 // if-unavailable = "degrade" and does not require that wall. A missing user
 // namespace is always an error: no wall of this version stands without one.
 func Resolve(h Host, o Options) (plan.Plan, error) {
-	r := &resolver{h: h, o: o, t: newTree(h.FS), s: defaults()}
+	r := &resolver{h: h, o: o, t: newTree(h.FS)}
 	p, err := r.resolve()
 	if err != nil {
 		return plan.Plan{}, err
@@ -63,10 +62,13 @@ type resolver struct {
 	at places
 	p  plan.Plan
 
-	profiles []string // paths of the profile files that were read, free of links
-	pwd      string   // working directory as the command should see it in PWD
-	home     located  // of the account
-	required map[plan.Wall]bool
+	layers    []Layer        // lowest first; the command line is the last
+	profiles  []string       // paths of the profile files that were read, free of links
+	protected []Item[string] // of the key protect, groups expanded
+	git       Item[string]   // the element that asks for git's files to be protected; V is "" when none does
+	pwd       string         // working directory as the command should see it in PWD
+	home      located        // of the account
+	required  map[plan.Wall]bool
 }
 
 func (r *resolver) resolve() (plan.Plan, error) {
@@ -78,45 +80,36 @@ func (r *resolver) resolve() (plan.Plan, error) {
 			return plan.Plan{}, &plan.Error{Op: fmt.Sprintf("argument %d of the command contains a NUL byte", i)}
 		}
 	}
-	r.at.home = r.h.AccountHome
-	if r.at.home == "" {
-		// Only when the account record is missing; the caller may have moved $HOME.
-		r.at.home = lookup(r.h.Environ, "HOME")
-	}
-	if !strings.HasPrefix(r.at.home, "/") || strings.IndexByte(r.at.home, 0) >= 0 {
-		r.at.home = ""
-	} else {
-		r.at.home = path.Clean(r.at.home)
-	}
-
-	name, origin := r.o.Profile, plan.Origin{Text: "--profile " + r.o.Profile}
-	if name == "" {
-		name, origin = r.o.Default, def
-	}
-	layers, err := loader{r.t, r.at}.load(name, r.h.Cwd, origin)
+	st, err := load(r.h, r.o, r.t)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	for i, l := range layers {
-		if l.dir != "" {
-			r.profiles = append(r.profiles, l.id)
-		}
-		r.s.over(l, i)
-	}
-	if errs := r.s.flags(r.o.Flags); len(errs) > 0 {
-		return plan.Plan{}, errors.Join(errs...)
-	}
-	if r.s.enforce.V == "fs" {
-		r.s.network = Value[string]{true, "host", r.s.enforce.Origin}
-	}
-	if err := r.directories(); err != nil {
+	if err := st.Err(); err != nil {
 		return plan.Plan{}, err
+	}
+	r.s, r.at, r.pwd, r.layers = st.s, st.at, st.pwd, st.layers
+	for _, l := range st.layers {
+		if l.Path != "" {
+			r.profiles = append(r.profiles, l.Path)
+		}
+	}
+	r.protected = expandGroups(r.s.Protect.Items)
+	if i := slices.IndexFunc(r.protected, func(it Item[string]) bool { return it.V == gitGroup }); i >= 0 {
+		r.git = r.protected[i]
+	}
+	if r.at.home != "" {
+		r.home = r.t.walk(r.at.home)
+	}
+	if r.s.Enforce.V != string(plan.EnforceOff) {
+		if err := r.saneWorkspace(r.at.workspace, r.s.workspaceDir.Origin); err != nil {
+			return plan.Plan{}, err
+		}
 	}
 
 	r.p = plan.Plan{
 		Version:  plan.Version,
 		Profile:  r.s.name,
-		Enforce:  plan.Enforce(r.s.enforce.V),
+		Enforce:  plan.Enforce(r.s.Enforce.V),
 		Command:  plan.Command{Dir: r.at.cwd},
 		Identity: plan.Identity{UID: r.h.UID, GID: r.h.GID},
 		Stdio:    slices.Clone(r.h.Stdio),
@@ -154,60 +147,6 @@ func lookup(environ []string, name string) string {
 		}
 	}
 	return ""
-}
-
-// directories finds the home, the working directory and the workspace.
-func (r *resolver) directories() error {
-	h := r.h
-	if h.Cwd == "" {
-		return &plan.Error{Op: "cannot find the working directory: it was deleted", Hint: "change to an existing directory first"}
-	}
-	cwd, pwd, o := h.Cwd, h.Pwd, def
-	if pwd == "" {
-		pwd = cwd
-	}
-	start := pwd
-	r.at.cwd, r.at.workspace = h.Cwd, h.Cwd
-	if c := r.s.cwdDir; c.Set {
-		p, err := r.at.expand(c.V, start)
-		if err != nil {
-			return &plan.Error{Op: "cannot use the working directory " + quote(c.V), Origin: c.Origin, Err: err}
-		}
-		cwd, pwd, o = p, p, c.Origin
-	}
-	l := r.t.walk(cwd)
-	if err := wantDir(l); err != nil {
-		return &plan.Error{Op: "cannot use the working directory " + quote(cwd), Origin: o, Err: err}
-	}
-	r.at.cwd = l.path
-	r.pwd = path.Clean(pwd)
-	if r.t.walk(r.pwd).path != l.path {
-		r.pwd = l.path // a spelling with ".." behind a link
-	}
-
-	ws, o := h.Cwd, def
-	if w := r.s.workspaceDir; w.Set {
-		p, err := r.at.expand(w.V, start)
-		if err != nil {
-			return &plan.Error{Op: "cannot use the workspace " + quote(w.V), Origin: w.Origin, Err: err}
-		}
-		ws, o = p, w.Origin
-	}
-	l = r.t.walk(ws)
-	if err := wantDir(l); err != nil {
-		return &plan.Error{Op: "cannot use the workspace " + quote(path.Clean(ws)), Origin: o, Err: err,
-			Hint: "name an existing directory with --workspace"}
-	}
-	r.at.workspace = l.path
-	r.s.workspaceDir = Value[string]{true, ws, o}
-
-	if r.at.home != "" {
-		r.home = r.t.walk(r.at.home)
-	}
-	if r.s.enforce.V == string(plan.EnforceOff) {
-		return nil
-	}
-	return r.saneWorkspace(l.path, o)
 }
 
 // ours are the trees that wall makes anew, in which nothing of the host can be
@@ -260,7 +199,7 @@ func wantDir(l located) error {
 func (r *resolver) available() error {
 	r.required = map[plan.Wall]bool{}
 	origin := map[plan.Wall]plan.Origin{}
-	for _, w := range r.s.require {
+	for _, w := range r.s.Require.Items {
 		r.required[plan.Wall(w.V)] = true
 		origin[plan.Wall(w.V)] = w.Origin
 	}
@@ -270,7 +209,7 @@ func (r *resolver) available() error {
 			Hint: "run \"wall doctor\"; usual causes are an AppArmor or sysctl restriction of unprivileged user namespaces, or a container's seccomp filter"})
 	}
 	lost := func(wall plan.Wall, what string, o plan.Origin, cause error, hint string) {
-		if r.s.ifUnavailable.V == "degrade" && !r.required[wall] {
+		if r.s.IfUnavailable.V == "degrade" && !r.required[wall] {
 			r.p.Degraded = append(r.p.Degraded, plan.Degraded{Wall: wall, Lost: what, Cause: cause.Error(), Origin: o})
 			return
 		}
@@ -289,14 +228,14 @@ func (r *resolver) available() error {
 		if cause == nil {
 			cause = &plan.UnsupportedError{Feature: "Landlock", Need: "ABI 1 (Linux 5.13)"}
 		}
-		lost(plan.WallLandlock, "file rules are enforced by mounts alone, and files made on the host after the start are not hidden", r.s.ifUnavailable.Origin, cause, newer)
-		if r.s.network.V == "host" {
-			lost(plan.WallLandlock, "abstract Unix sockets of the host can be reached", r.s.network.Origin, cause, newer)
+		lost(plan.WallLandlock, "file rules are enforced by mounts alone, and files made on the host after the start are not hidden", r.s.IfUnavailable.Origin, cause, newer)
+		if r.s.Network.V == "host" {
+			lost(plan.WallLandlock, "abstract Unix sockets of the host can be reached", r.s.Network.Origin, cause, newer)
 		}
 	default:
 		have := "ABI " + strconv.Itoa(abi)
-		if abi < 6 && r.s.network.V == "host" {
-			lost(plan.WallLandlock, "abstract Unix sockets of the host can be reached", r.s.network.Origin,
+		if abi < 6 && r.s.Network.V == "host" {
+			lost(plan.WallLandlock, "abstract Unix sockets of the host can be reached", r.s.Network.Origin,
 				&plan.UnsupportedError{Feature: "Landlock scope for abstract sockets", Need: "ABI 6 (Linux 6.12)", Have: have}, newer+"; or use --net none")
 		}
 		if abi < 2 {
@@ -310,7 +249,7 @@ func (r *resolver) available() error {
 		}
 	}
 	if err := r.h.SeccompErr; err != nil {
-		lost(plan.WallSyscalls, "system calls are not filtered", r.s.seccomp.Origin, err, "run \"wall doctor\" to see what is missing")
+		lost(plan.WallSyscalls, "system calls are not filtered", r.s.Seccomp.Origin, err, "run \"wall doctor\" to see what is missing")
 	}
 	return errors.Join(errs...)
 }
@@ -332,12 +271,12 @@ func (u unavailable) Is(target error) bool { return target == errors.ErrUnsuppor
 func (r *resolver) spaces() {
 	kinds := []plan.SpaceKind{plan.SpaceUser, plan.SpaceMount, plan.SpacePID, plan.SpaceNet, plan.SpaceIPC, plan.SpaceUTS, plan.SpaceCgroup}
 	for _, k := range kinds {
-		o := r.s.enforce.Origin
+		o := r.s.Enforce.Origin
 		if k == plan.SpaceNet {
-			if r.s.network.V != "none" {
+			if r.s.Network.V != "none" {
 				continue
 			}
-			o = r.s.network.Origin
+			o = r.s.Network.Origin
 		}
 		r.p.Spaces = append(r.p.Spaces, plan.Space{Kind: k, Origin: o})
 	}
@@ -348,12 +287,12 @@ func (r *resolver) filter() error {
 	if r.h.SeccompErr != nil {
 		return nil // told by available
 	}
-	s := r.s.seccomp
+	s := r.s.Seccomp
 	if s.V == "default" || s.V == "strict" {
 		r.p.Seccomp = plan.Seccomp{Profile: s.V, Origin: s.Origin}
-		if r.s.nested.V {
+		if r.s.Nested.V {
 			r.p.Seccomp.Profile += "-nested"
-			r.p.Seccomp.Origin = r.s.nested.Origin
+			r.p.Seccomp.Origin = r.s.Nested.Origin
 		}
 		return nil
 	}
@@ -383,8 +322,8 @@ func (r *resolver) filter() error {
 		return fail("", err)
 	}
 	r.p.Seccomp = plan.Seccomp{Profile: at, Program: prog, Origin: s.Origin}
-	if r.s.nested.V {
-		r.p.Notices = append(r.p.Notices, plan.Notice{Origin: r.s.nested.Origin,
+	if r.s.Nested.V {
+		r.p.Notices = append(r.p.Notices, plan.Notice{Origin: r.s.Nested.Origin,
 			Text: "nested-sandboxes changes nothing with a filter file", Hint: "allow clone and unshare in the file"})
 	}
 	return nil
@@ -407,11 +346,11 @@ func (r *resolver) landlock() {
 }
 
 func (r *resolver) limits() {
-	r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitCore, Value: 0, Origin: r.s.core.Origin})
-	if v := r.s.openFiles; v.Set {
+	r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitCore, Value: 0, Origin: r.s.Core.Origin})
+	if v := r.s.OpenFiles; v.Set {
 		r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitNoFile, Value: v.V, Origin: v.Origin})
 	}
-	if v := r.s.fileSize; v.Set {
+	if v := r.s.FileSize; v.Set {
 		r.p.Limits = append(r.p.Limits, plan.Limit{Name: plan.LimitFSize, Value: v.V, Origin: v.Origin})
 	}
 }
@@ -433,15 +372,15 @@ func (r *resolver) checks() {
 	}
 	add(plan.CheckNoSignal, "", def)
 	add(plan.CheckNoMount, "", def)
-	if r.s.network.V == "none" {
-		add(plan.CheckNoRoute, "", r.s.network.Origin)
+	if r.s.Network.V == "none" {
+		add(plan.CheckNoRoute, "", r.s.Network.Origin)
 	}
-	add(plan.CheckUnwritable, "/"+checkFile, r.s.view.Origin)
-	if r.home.exists() && r.s.home.V == "read-only" && r.b.at(r.home.path).access == plan.AccessRead {
-		add(plan.CheckUnwritable, join(r.home.path, checkFile), r.s.home.Origin)
+	add(plan.CheckUnwritable, "/"+checkFile, r.s.View.Origin)
+	if r.home.exists() && r.s.Home.V == "read-only" && r.b.at(r.home.path).access == plan.AccessRead {
+		add(plan.CheckUnwritable, join(r.home.path, checkFile), r.s.Home.Origin)
 	}
 	if r.b.at(r.at.workspace).access == plan.AccessRead {
-		add(plan.CheckUnwritable, join(r.at.workspace, checkFile), r.s.workspace.Origin)
+		add(plan.CheckUnwritable, join(r.at.workspace, checkFile), r.s.Workspace.Origin)
 	}
 	r.p.Checks = append(r.p.Checks, r.b.unreadable[:min(maxChecks, len(r.b.unreadable))]...)
 	r.p.Checks = append(r.p.Checks, r.b.unwritable[:min(maxChecks, len(r.b.unwritable))]...)
@@ -454,17 +393,17 @@ func (r *resolver) environment() error {
 		Home: r.at.home, TmpDir: "/tmp",
 	}
 	pol := envscrub.Policy{
-		Base: envscrub.Base(r.s.envBase.V), BaseOrigin: r.s.envBase.Origin,
-		Mode: envscrub.Mode(r.s.envScrub.V), ModeOrigin: r.s.envScrub.Origin,
+		Base: envscrub.Base(r.s.EnvBase.V), BaseOrigin: r.s.EnvBase.Origin,
+		Mode: envscrub.Mode(r.s.EnvScrub.V), ModeOrigin: r.s.EnvScrub.Origin,
 		KeepFDs: len(r.o.KeepFDs) > 0,
 	}
-	if !r.s.envScrub.Set {
+	if !r.s.EnvScrub.Set {
 		pol.Mode, pol.ModeOrigin = pol.Base.DefaultMode(), def
 	}
 	if r.p.Enforce == plan.EnforceOff {
 		in.TmpDir = r.h.TempDir
 	} else {
-		in.ScratchHome = r.s.home.V == "scratch"
+		in.ScratchHome = r.s.Home.V == "scratch"
 	}
 	var errs []error
 	rules := func(items []Item[string]) []envscrub.Rule {
@@ -486,14 +425,14 @@ func (r *resolver) environment() error {
 		}
 		return out
 	}
-	pol.Allow, pol.Deny = rules(r.s.envAllow), rules(r.s.envDeny)
-	for _, it := range r.s.envPass {
+	pol.Allow, pol.Deny = rules(r.s.EnvAllow.Items), rules(r.s.EnvDeny.Items)
+	for _, it := range r.s.EnvPass.Items {
 		pol.Pass = append(pol.Pass, envscrub.Name{Name: it.V, Origin: it.Origin})
 	}
-	if r.s.envAuth.Set {
-		pol.Auth = envscrub.Name{Name: r.s.envAuth.V, Origin: r.s.envAuth.Origin}
+	if r.s.EnvAuth.Set {
+		pol.Auth = envscrub.Name{Name: r.s.EnvAuth.V, Origin: r.s.EnvAuth.Origin}
 	}
-	pol.Set, pol.Flags = assigns(r.s.envSet), assigns(r.s.envFlags)
+	pol.Set, pol.Flags = assigns(r.s.EnvSet.Items), assigns(r.s.envFlags)
 	o := def
 	if r.s.cwdDir.Set {
 		o = r.s.cwdDir.Origin
@@ -533,21 +472,21 @@ func (r *resolver) derivedVars() []envscrub.Assign {
 	var out []envscrub.Assign
 	add := func(vars [][2]string, o plan.Origin) {
 		for _, v := range vars {
-			if !slices.ContainsFunc(r.s.envSet, func(it Item[Var]) bool { return it.V.Name == v[0] }) &&
-				!slices.ContainsFunc(r.s.envPass, func(it Item[string]) bool { return it.V == v[0] }) {
+			if !slices.ContainsFunc(r.s.EnvSet.Items, func(it Item[Var]) bool { return it.V.Name == v[0] }) &&
+				!slices.ContainsFunc(r.s.EnvPass.Items, func(it Item[string]) bool { return it.V == v[0] }) {
 				out = append(out, envscrub.Assign{Name: v[0], Value: v[1], Origin: o})
 			}
 		}
 	}
 	tmp := "/tmp"
-	if r.s.view.V == "host" {
+	if r.s.View.V == "host" {
 		tmp = r.t.walk(tmp).path
 	}
-	if r.s.home.V != "scratch" && r.b.at(tmp).made { // not the host's own /tmp, granted
-		add(cacheVars, r.s.home.Origin)
+	if r.s.Home.V != "scratch" && r.b.at(tmp).made { // not the host's own /tmp, granted
+		add(cacheVars, r.s.Home.Origin)
 	}
-	if r.s.network.V == "none" && r.s.envBase.V == string(envscrub.BaseGate) {
-		add(offlineVars, r.s.network.Origin)
+	if r.s.Network.V == "none" && r.s.EnvBase.V == string(envscrub.BaseGate) {
+		add(offlineVars, r.s.Network.Origin)
 	}
 	return out
 }

@@ -1,0 +1,74 @@
+package profile
+
+import (
+	"errors"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// unavailable refuses what the profile asks for and this version cannot carry
+// out. A key that changes nothing as things stand (allow without mode "allow")
+// is not refused.
+func (s *settings) unavailable() error {
+	if s.Enforce.V == string(plan.EnforceOff) {
+		return s.unavailableAnyway()
+	}
+	var errs []error
+	refuse := func(key, needs, hint string, o plan.Origin) {
+		errs = append(errs, unavailableError(key, needs, hint, o))
+	}
+	const ports = "remove the line, or share the host's network with --net host"
+	switch s.Network.V {
+	case "allow":
+		refuse(`network.mode = "allow"`, needsNetwork, "run it with --net none (no network) or --net host (the whole network of the host)", s.Network.Origin)
+	case "host":
+		for _, h := range s.NetDeny.Items {
+			refuse("network.deny", needsNetwork, "remove the line, or use --net none", h.Origin)
+		}
+	}
+	if s.Network.V != "host" {
+		for _, p := range s.Loopback.Items {
+			refuse("network.loopback", needsPorts, ports, p.Origin)
+		}
+		for _, p := range s.Publish.Items {
+			refuse("network.publish", needsPorts, ports, p.Origin)
+		}
+	}
+	if s.TTY.V == "pty" {
+		refuse(`process.tty = "pty"`, needsPTY, "use --tty auto, inherit or none", s.TTY.Origin)
+	}
+	for _, c := range s.Caches.Items {
+		refuse("environment.caches", needsCaches, "remove the line; grant the cache read access, or extend offline-build", c.Origin)
+	}
+	if v := s.ScratchSize; v.Set && v.V != 0 {
+		refuse("limits.scratch", needsCgroup, "remove the line", v.Origin)
+	}
+	return errors.Join(append(errs, s.unavailableAnyway())...)
+}
+
+// unavailableAnyway refuses what would have to be carried out without a box too.
+func (s *settings) unavailableAnyway() error {
+	var errs []error
+	limit := func(key, needs string, v Value[uint64]) {
+		if v.Set && v.V != 0 {
+			errs = append(errs, unavailableError(key, needs, "remove the line", v.Origin))
+		}
+	}
+	if v := s.Inject; v.Set && v.V {
+		errs = append(errs, unavailableError("environment.inject", needsInject, "remove the line; --env NAME=VALUE sets a variable", v.Origin))
+	}
+	limit("limits.time", needsTime, s.Time)
+	if v := s.Grace; v.Set {
+		errs = append(errs, unavailableError("limits.grace", needsTime, "remove the line", v.Origin))
+	}
+	limit("limits.memory", needsCgroup, s.Memory)
+	limit("limits.processes", needsCgroup, s.Processes)
+	if v := s.Output; v.Set {
+		errs = append(errs, unavailableError("limits.output", needsOutput, "remove the line", v.Origin))
+	}
+	return errors.Join(errs...)
+}
+
+func unavailableError(key, needs, hint string, o plan.Origin) error {
+	return &plan.Error{Op: "this version of wall cannot enforce " + key, Origin: o, Hint: hint, Err: &plan.UnsupportedError{Feature: needs}}
+}
