@@ -143,7 +143,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "--fd", "-3", "true"}, 125, "wall: error: flag --fd -3: descriptors 0, 1 and 2 pass anyway\n" + runHint},
 		{[]string{"run", "--fd", "03", "true"}, 125, "wall: error: flag --fd 03: want a descriptor number or all\n" + runHint},
 		{[]string{"run", "--status-fd", "1", "true"}, 125, "wall: error: flag --status-fd 1: want a descriptor number from 3 on\n" +
-			"  hint: 0, 1 and 2 belong to the command, which could forge the report; use for example --status-fd 3 3>status.jsonl\n"},
+			"  hint: 0, 1 and 2 belong to the command, which could forge the report; use for example --status-fd 3 3>../status.jsonl\n"},
 		{[]string{"run", "--\x1b[31m", "true"}, 125, "wall: error: unknown flag \"--\\x1b[31m\"\n" + runHint},
 		{[]string{"shell", "ls"}, 125, "wall: error: wall shell takes no argument, got ls\n  hint: \"wall shell --help\" shows the usage\n"},
 		{[]string{"plan"}, 2, "wall: error: no command to plan for\n  hint: write it after \"--\", for example: wall plan -- make test\n"},

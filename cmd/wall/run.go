@@ -228,6 +228,9 @@ type outcome struct {
 // start runs the plan to its end; when ctx is done, the box is killed. The error is what kept the command from
 // running or, when the result says that it ran, what went wrong around it.
 func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outcome, err error) {
+	if err := status.check(p, s); err != nil {
+		return o, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	onTerminal := slices.ContainsFunc([]*os.File{s.in, s.out, s.err}, isTerminal)
@@ -278,7 +281,7 @@ func (f *runFlags) openStatus() (statusFD, error) {
 	if !ok || fd < 3 {
 		return noStatus, &usageError{
 			msg:  "flag --status-fd " + quoteOdd(f.status) + ": want a descriptor number from 3 on",
-			hint: "0, 1 and 2 belong to the command, which could forge the report; use for example --status-fd 3 3>status.jsonl",
+			hint: "0, 1 and 2 belong to the command, which could forge the report; use for example --status-fd 3 3>../status.jsonl",
 		}
 	}
 	return openStatus(fd)

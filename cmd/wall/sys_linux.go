@@ -63,17 +63,24 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// isTerminal does not use File.Fd, which takes O_NONBLOCK away from a
-// descriptor that is the caller's as well.
-func isTerminal(f *os.File) bool {
-	conn, err := f.SyscallConn()
+// onDescriptor calls f with the descriptor of file. It does not use File.Fd,
+// which takes O_NONBLOCK away from a descriptor that is the caller's as well.
+func onDescriptor(file *os.File, f func(fd int)) error {
+	conn, err := file.SyscallConn()
 	if err != nil {
-		return false
+		return err
 	}
+	return conn.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// isTerminal reports whether f is a terminal; see [onDescriptor].
+func isTerminal(f *os.File) bool {
 	is := false
-	err = conn.Control(func(fd uintptr) {
-		_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
-		is = err == nil
-	})
+	err := onDescriptor(f, func(fd int) { is = isTerminalFD(fd) })
 	return is && err == nil
+}
+
+func isTerminalFD(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
 }
