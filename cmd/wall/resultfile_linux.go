@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,7 +22,6 @@ const maxLinks = 40
 type resultFile struct {
 	dir  int    // descriptor of the directory
 	base string // name of the file in it
-	tmp  string // name of the unfinished file in it
 	name string // as the user wrote it
 }
 
@@ -29,8 +29,8 @@ type resultFile struct {
 // run left there: a result that is there at the end is the result of this run.
 //
 // untrusted are directories that a boxed command could write to, now or in an
-// earlier run; links in them are not followed. id names the unfinished file.
-func openResultFile(name, cwd, id string, untrusted []string) (*resultFile, error) {
+// earlier run; links in them are not followed.
+func openResultFile(name, cwd string, untrusted []string) (*resultFile, error) {
 	origin := flagOrigin("--json " + quoteOdd(name))
 	fail := func(err error, hint string) error {
 		return &plan.Error{Op: "cannot write the result to " + quoteOdd(name), Origin: origin, Hint: hint, Err: err}
@@ -54,7 +54,7 @@ func openResultFile(name, cwd, id string, untrusted []string) (*resultFile, erro
 		}
 		return nil, fail(err, "the directory must exist")
 	}
-	f := &resultFile{dir: dir, base: base, tmp: ".wall-" + id + ".tmp", name: name}
+	f := &resultFile{dir: dir, base: base, name: name}
 	if err := f.removeOld(); err != nil {
 		f.close()
 		return nil, fail(err, "name a regular file, or one that does not exist")
@@ -84,17 +84,31 @@ func (f *resultFile) removeOld() error {
 	return unix.Unlinkat(f.dir, f.base, 0)
 }
 
-// tryWrite makes and removes the unfinished file.
+// tryWrite makes a file in the directory and removes it again.
 func (f *resultFile) tryWrite() error {
-	fd, err := f.create()
+	fd, tmp, err := f.create()
 	if err != nil {
 		return err
 	}
-	return errors.Join(unix.Close(fd), unix.Unlinkat(f.dir, f.tmp, 0))
+	return errors.Join(unix.Close(fd), unix.Unlinkat(f.dir, tmp, 0))
 }
 
-func (f *resultFile) create() (int, error) {
-	return unix.Openat(f.dir, f.tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+// create makes the unfinished file. Its name is chosen now, at random, and is
+// not the run's: that one can be read inside the box (in mountinfo, for one), and
+// a command that knew the name could put something there first.
+func (f *resultFile) create() (fd int, tmp string, err error) {
+	for range 10 {
+		var b [8]byte
+		if err := randomBytes(b[:]); err != nil {
+			return -1, "", err
+		}
+		tmp = ".wall-" + hex.EncodeToString(b[:]) + ".tmp"
+		fd, err = unix.Openat(f.dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+		if err != unix.EEXIST && err != unix.EINTR {
+			break
+		}
+	}
+	return fd, tmp, err
 }
 
 // write puts data in place in one step: a reader sees nothing or all of it.
@@ -103,20 +117,37 @@ func (f *resultFile) write(data []byte) error {
 	fail := func(err error) error {
 		return &plan.Error{Op: "cannot write the result to " + quoteOdd(f.name), Origin: flagOrigin("--json " + quoteOdd(f.name)), Err: err}
 	}
-	fd, err := f.create()
+	fd, tmp, err := f.create()
+	if err == unix.EACCES {
+		restore := f.makeWritable()
+		defer restore()
+		fd, tmp, err = f.create()
+	}
 	if err != nil {
 		return fail(err)
 	}
-	out := os.NewFile(uintptr(fd), f.tmp)
+	out := os.NewFile(uintptr(fd), tmp)
 	_, err = out.Write(data)
 	err = errors.Join(err, out.Close())
 	if err == nil {
-		err = unix.Renameat(f.dir, f.tmp, f.dir, f.base)
+		err = unix.Renameat(f.dir, tmp, f.dir, f.base)
 	}
 	if err != nil {
-		return fail(errors.Join(err, ignoreMissing(unix.Unlinkat(f.dir, f.tmp, 0))))
+		return fail(errors.Join(err, ignoreMissing(unix.Unlinkat(f.dir, tmp, 0))))
 	}
 	return nil
+}
+
+// makeWritable gives wall the right to write in the directory back, which the
+// command may have taken; it works when the directory is the caller's. The function it returns
+// restores the command's choice.
+func (f *resultFile) makeWritable() (restore func()) {
+	const wx = 0o300
+	var st unix.Stat_t
+	if unix.Fstat(f.dir, &st) != nil || unix.Fchmod(f.dir, st.Mode&0o7777|wx) != nil {
+		return func() {} // making the file tells what is wrong
+	}
+	return func() { _ = unix.Fchmod(f.dir, st.Mode&0o7777) } // worked the other way just now
 }
 
 func ignoreMissing(err error) error {

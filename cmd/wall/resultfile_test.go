@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestResultFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte("of an earlier run"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openResultFile("out.json", d, "id", nil)
+	f, err := openResultFile("out.json", d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestResultFile(t *testing.T) {
 	}
 	// The command moves the directory away and puts another there.
 	mkdir(t, d+"/dir", d+"/other")
-	f2, err := openResultFile(d+"/dir/out.json", "", "id", nil)
+	f2, err := openResultFile(d+"/dir/out.json", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func TestResultFileRefuses(t *testing.T) {
 		"ws/link/x":    `is a symbolic link in a directory that is writable inside the box`,
 		"/proc/self/x": "", // the kernel's own words differ
 	} {
-		f, err := openResultFile(name, d, "id", []string{d + "/ws"})
+		f, err := openResultFile(name, d, []string{d + "/ws"})
 		if err == nil {
 			f.close()
 			t.Errorf("%s is accepted", name)
@@ -217,7 +218,7 @@ func TestResultFileRefuses(t *testing.T) {
 			t.Errorf("%s is gone: %v", name, err)
 		}
 	}
-	if _, err := openResultFile("x", "", "id", nil); err == nil {
+	if _, err := openResultFile("x", "", nil); err == nil {
 		t.Error("a relative name in a deleted directory is accepted")
 	}
 }
@@ -225,7 +226,7 @@ func TestResultFileRefuses(t *testing.T) {
 // TestResultFileTakenByDirectory: the command makes a directory of that name.
 func TestResultFileTakenByDirectory(t *testing.T) {
 	d := realTemp(t)
-	f, err := openResultFile("out", d, "id", nil)
+	f, err := openResultFile("out", d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,4 +238,48 @@ func TestResultFileTakenByDirectory(t *testing.T) {
 	if entries, _ := os.ReadDir(d); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
 	}
+}
+
+// TestResultFileInClosedDirectory: the command takes the right to write away.
+func TestResultFileInClosedDirectory(t *testing.T) {
+	d := realTemp(t)
+	asUser(t, d, func() {
+		f, err := openResultFile("out", d, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.close()
+		if err := errors.Join(os.Chmod(d, 0o055), f.write([]byte("x"))); err != nil {
+			t.Error(err)
+		}
+		if st, err := os.Stat(d); err != nil || st.Mode().Perm() != 0o055 {
+			t.Errorf("mode %v, %v", st, err)
+		}
+	})
+	if got, err := os.ReadFile(d + "/out"); err != nil || string(got) != "x" {
+		t.Errorf("result %q, %v", got, err)
+	}
+}
+
+// asUser runs f on a thread that is no superuser and owns dir, which file
+// permissions bind.
+func asUser(t *testing.T, dir string, f func()) {
+	t.Helper()
+	const uid = 54321
+	t.Cleanup(func() { os.Chmod(dir, 0o700) })
+	if os.Geteuid() != 0 {
+		f()
+		os.Chmod(dir, 0o700)
+		return
+	}
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	// setfsuid(2) changes one thread, and takes what overrides permissions.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unix.SetfsuidRetUid(uid)
+	defer unix.SetfsuidRetUid(0)
+	f()
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -296,9 +295,5 @@ func (f *runFlags) openResult(host profile.Host, p plan.Plan) (*resultFile, erro
 	if len(untrusted) == 0 && host.Cwd != "" {
 		untrusted = []string{host.Cwd} // no plan: the usual workspace
 	}
-	id := host.RunID
-	if id == "" {
-		id = strconv.Itoa(os.Getpid())
-	}
-	return openResultFile(f.json, host.Cwd, id, untrusted)
+	return openResultFile(f.json, host.Cwd, untrusted)
 }
