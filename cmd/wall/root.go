@@ -51,7 +51,7 @@ the kernel refuses the rest. No daemon, no root, no helper program.`,
 		return err
 	})
 	root.AddCommand(
-		newRun(s), newShell(s), newPlan(s), newProfile(s), newDoctor(s),
+		newRun(s), newShell(s), newPlan(s), newProfile(s), newTrust(s), newUntrust(s), newDoctor(s),
 		newVersion(s), newCompletion(s),
 	)
 	root.SetHelpCommand(newHelp(s))

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+// trustVersion is the version of the JSON that trust prints.
+const trustVersion = 1
+
+// A trustReport is what "wall trust FILE --json" prints.
+type trustReport struct {
+	Version int         `json:"version"`
+	Path    string      `json:"path"` // free of links
+	Digest  string      `json:"digest"`
+	Profile string      `json:"profile"` // that it lies over
+	Stored  bool        `json:"stored"`  // false: it only tightens, which needs no trust
+	Widens  []trustLine `json:"widens"`
+}
+
+// A trustLine is one thing that a project layer widens.
+type trustLine struct {
+	Key    string `json:"key"`
+	Change string `json:"change"` // in one sentence
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Text   string `json:"text"`
+}
+
+// A trustList is what "wall trust --list --json" prints.
+type trustList struct {
+	Version int         `json:"version"`
+	Store   string      `json:"store"`
+	Entries []trustItem `json:"entries"`
+}
+
+// A trustItem is one entry of the trust store and what has become of the file.
+type trustItem struct {
+	Path   string `json:"path"`
+	Digest string `json:"digest"`
+	State  string `json:"state"` // "current", "changed", "missing" or "unreadable"
+}
+
+func newTrust(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "trust FILE | --list [--json]",
+		Short: "Show what a project layer widens, and accept exactly that content",
+		Long: `Show what a project layer (WORKSPACE/.wall/NAME.toml) takes back of the protection
+of the profile NAME, and accept exactly that content at exactly that place. Any
+edit voids it. A project layer that only tightens needs no trust, and nothing is
+stored for it.`,
+		Example: `  wall trust .wall/gate.toml
+  wall trust --list --json`,
+		DisableFlagsInUseLine: true,
+	}
+	var list, asJSON bool
+	addSwitch(cmd.Flags(), &list, "list", "list what is trusted, and whether the files are still the same")
+	addSwitch(cmd.Flags(), &asJSON, "json", "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if list {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			return listTrust(s.out, asJSON)
+		}
+		if err := oneFile(cmd, args); err != nil {
+			return err
+		}
+		return trustProject(s.out, args[0], asJSON)
+	}
+	return cmd
+}
+
+func newUntrust(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:     "untrust FILE",
+		Short:   "Turn off the trust in a project layer",
+		Long:    `Remove every trusted content of a project layer. The file need not exist any more.`,
+		Example: `  wall untrust .wall/gate.toml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneFile(cmd, args); err != nil {
+				return err
+			}
+			return untrustProject(s.out, args[0])
+		},
+		DisableFlagsInUseLine: true,
+	}
+}
+
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] != "" {
+		return nil
+	}
+	return &usageError{msg: fmt.Sprintf("%s needs one file", cmd.CommandPath()), hint: fmt.Sprintf("%q shows the usage", cmd.CommandPath()+" --help")}
+}
+
+// A projectFile is a project layer by its place.
+type projectFile struct {
+	path      string // free of links
+	workspace string
+	profile   string
+}
+
+// findProject tells which workspace and profile a project layer belongs to.
+func findProject(h profile.Host, file string) (projectFile, error) {
+	fail := func(err error, hint string) (projectFile, error) {
+		return projectFile{}, &plan.Error{Op: "cannot use " + quoteOdd(file) + " as a project layer", Err: err, Hint: hint}
+	}
+	abs := file
+	if !path.IsAbs(abs) {
+		if h.Cwd == "" {
+			return fail(errors.New("the working directory was deleted"), "give an absolute path")
+		}
+		abs = h.Cwd + "/" + file
+	}
+	dir, base := filepath.Split(filepath.Clean(abs))
+	// A directory that is gone keeps its name, so that it can still be untrusted.
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fail(err, "")
+	}
+	dir = filepath.Clean(dir)
+	name, ok := strings.CutSuffix(base, ".toml")
+	if !ok || path.Base(dir) != profile.ProjectDir {
+		return fail(errors.New("it is not WORKSPACE/"+profile.ProjectDir+"/NAME.toml"), "only project layers need trust")
+	}
+	return projectFile{path: path.Join(dir, base), workspace: path.Dir(dir), profile: name}, nil
+}
+
+// trustProject accepts the content of one project layer.
+func trustProject(w io.Writer, file string, asJSON bool) error {
+	h, err := gatherHost()
+	if err != nil {
+		return err
+	}
+	p, err := findProject(h, file)
+	if err != nil {
+		return err
+	}
+	data, err := readProject(p.path)
+	if err != nil {
+		return &plan.Error{Op: "cannot read the project layer " + quoteOdd(file), Err: err}
+	}
+	h.Cwd, h.Pwd = p.workspace, ""
+	st, err := profile.LoadProject(p.path, data, p.profile, h)
+	if err != nil {
+		return err
+	}
+	r := trustReport{Version: trustVersion, Path: p.path, Digest: profile.Digest(data), Profile: p.profile, Widens: []trustLine{}}
+	for _, c := range st.Widened() {
+		r.Widens = append(r.Widens, trustLine{c.Key, c.String(), c.Origin.Line, c.Origin.Column, c.Origin.Text})
+	}
+	if len(r.Widens) > 0 {
+		entry := profile.TrustEntry{Digest: r.Digest, Path: r.Path}
+		err := editTrust(profile.TrustFile(h, p.workspace), func(all []profile.TrustEntry) ([]profile.TrustEntry, error) {
+			return append(all, entry), nil
+		})
+		if err != nil {
+			return err
+		}
+		r.Stored = true
+	}
+	if asJSON {
+		return writeIndented(w, r)
+	}
+	return r.writeText(w)
+}
+
+func (r trustReport) writeText(w io.Writer) error {
+	var b strings.Builder
+	for _, l := range r.Widens {
+		fmt.Fprintf(&b, "%s:%d:%d: %s\n", quoteOdd(r.Path), l.Line, l.Column, oneLine(l.Change))
+	}
+	if r.Stored {
+		fmt.Fprintf(&b, "trusted with profile %s: %s (SHA-256 %s)\n", r.Profile, quoteOdd(r.Path), r.Digest)
+	} else {
+		fmt.Fprintf(&b, "%s only tightens profile %s, which needs no trust\n", quoteOdd(r.Path), r.Profile)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// untrustProject removes every trusted content of one project layer.
+func untrustProject(w io.Writer, file string) error {
+	h, err := gatherHost()
+	if err != nil {
+		return err
+	}
+	p, err := findProject(h, file)
+	if err != nil {
+		return err
+	}
+	err = editTrust(profile.TrustFile(h, p.workspace), func(all []profile.TrustEntry) ([]profile.TrustEntry, error) {
+		kept := slices.DeleteFunc(slices.Clone(all), func(e profile.TrustEntry) bool { return e.Path == p.path })
+		if len(kept) == len(all) {
+			return nil, &plan.Error{Op: quoteOdd(p.path) + " is not trusted", Hint: "\"wall trust --list\" lists what is"}
+		}
+		return kept, nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "no longer trusted: %s\n", quoteOdd(p.path))
+	return err
+}
+
+// listTrust prints the trust store.
+func listTrust(w io.Writer, asJSON bool) error {
+	h, err := gatherHost()
+	if err != nil {
+		return err
+	}
+	l := trustList{Version: trustVersion, Store: profile.TrustFile(h, ""), Entries: []trustItem{}}
+	all, err := readTrust(l.Store)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		item := trustItem{Path: e.Path, Digest: e.Digest, State: "current"}
+		switch data, err := readProject(e.Path); {
+		case errors.Is(err, fs.ErrNotExist):
+			item.State = "missing"
+		case err != nil:
+			item.State = "unreadable"
+		case profile.Digest(data) != e.Digest:
+			item.State = "changed"
+		}
+		l.Entries = append(l.Entries, item)
+	}
+	if asJSON {
+		return writeIndented(w, l)
+	}
+	var b strings.Builder
+	for _, e := range l.Entries {
+		fmt.Fprintf(&b, "%s  %-10s  %s\n", e.Digest, e.State, quoteOdd(e.Path))
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// writeIndented prints v as JSON that people can read too.
+func writeIndented(w io.Writer, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
