@@ -273,7 +273,7 @@ func asUser(t *testing.T, dir string, f func()) {
 		os.Chmod(dir, 0o700)
 		return
 	}
-	if err := os.Chown(dir, uid, uid); err != nil {
+	if err := errors.Join(os.Chown(dir, uid, uid), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	// setfsuid(2) changes one thread, and takes what overrides permissions.
