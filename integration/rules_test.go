@@ -53,6 +53,14 @@ var imports = map[string]map[string]string{
 		"envscrub": "the environment is part of the plan",
 		"github.com/pelletier/go-toml/v2/unstable": "the syntax tree with positions",
 	},
+	"profile/lint": {
+		"plan":     "findings stand at origins",
+		"profile":  "parses and resolves; knows the keys and groups",
+		"envscrub": "which names are credentials, and what a pattern matches",
+	},
+	"profile/schema": {
+		"profile": "the table of keys",
+	},
 	"profile/convert": {
 		"plan":                            "its errors",
 		"profile":                         "asks the language whether a piece of a profile is right",
@@ -89,6 +97,7 @@ var imports = map[string]map[string]string{
 	"cmd/wall": {
 		"plan":                   "prints it, and its errors",
 		"profile":                "resolves flags and files",
+		"profile/lint":           "wall profile check",
 		"nsexec":                 "runs the plan",
 		"landlock":               "doctor probes it",
 		"seccomp":                "doctor probes it; custom filters are compiled",

@@ -106,6 +106,9 @@ func Convert(toolName, source, profileName string, data []byte) (Result, error) 
 		tools[i].conv(d, root)
 		d.leftovers(root)
 	}
+	if d.denyAll {
+		d.network = "none"
+	}
 	if len(d.errs) > 0 {
 		slices.SortStableFunc(d.errs, func(a, b located) int { return a.line - b.line })
 		errs := make([]error, len(d.errs))

@@ -163,7 +163,8 @@ func TestNeverWider(t *testing.T) {
 		{"no sandbox", "codex", `sandbox_mode = "danger-full-access"`, `enforce`, `mode = "none"`},
 		{"nothing said", "codex", ``, `"read-write"`, `mode = "none"`},
 		{"home", "srt", `{"filesystem":{"allowWrite":["~","/"]}}`, `grant`, `home = "read-only"`},
-		{"classes", "srt", `{"filesystem":{"allowWrite":["srv/ab/x"],"denyRead":["srv/[ab]?","k{ey,/b}/c"]}}`, `path = "srv/ab/x"`, `"srv/*?"`},
+		{"classes", "srt", `{"filesystem":{"allowWrite":["srv/ab/x"],"denyRead":["srv/[ab]?","k{ey,/b}/c"]}}`, `path = "srv/ab/x"`, `"srv/??"`},
+		{"no host at all", "srt", `{"network":{"allowedDomains":["a.example"],"deniedDomains":["*"]}}`, `"allow"`, `mode = "none"`},
 		{"every host", "claude", `{"permissions":{"allow":["WebFetch"]}}`, `"host"
 `, `mode = "none"`},
 	} {

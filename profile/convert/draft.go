@@ -23,6 +23,7 @@ type draft struct {
 	devices               []string
 	network               string
 	allow, deny           []string
+	denyAll               bool // a deny of every host
 	loopback              []string
 	scrub                 string
 	envAllow, envDeny     []string
@@ -364,7 +365,10 @@ func clean(p string) string {
 	if p == "**" {
 		return "."
 	}
-	return path.Clean(p)
+	if p = path.Clean(p); strings.HasPrefix(p, "@") {
+		p = "./" + p // alone it would be the name of a group
+	}
+	return p
 }
 
 // widen gives a pattern without "[...]" and "{...}" that matches all that p does.
@@ -381,9 +385,13 @@ func widen(p string) string {
 			b.WriteByte(p[i])
 			continue
 		}
-		// An alternative may be long, or hold a slash, which a star does not
-		// match: then the whole rest goes.
-		b.WriteByte('*')
+		// A class is one character. An alternative may be long, or hold a slash,
+		// which a star does not match: then the whole rest goes.
+		if p[i] == '[' && end > 0 && !strings.Contains(p[i:i+end], "/") {
+			b.WriteByte('?')
+		} else {
+			b.WriteByte('*')
+		}
 		if end < 0 || strings.Contains(p[i:i+end], "/") {
 			break
 		}
@@ -400,18 +408,23 @@ func add(list *[]string, s string) {
 
 // host adds one host to the allow or the deny list of the network.
 func (d *draft) host(n *node, list *[]string, name, host string) {
-	if err := accepts("network", "mode = \"allow\"\n"+name+" = ["+quote(host)+"]"); err != nil {
+	if name == "deny" && host == "*" {
+		d.denyAll = true
+		return
+	}
+	h, err := profile.ParseHost(host)
+	if err != nil {
 		if name == "deny" {
-			d.note(Lost, n, "%s: %s; see that network.allow does not match it", quote(host), reason(err))
+			d.note(Lost, n, "%s: %s; see that network.allow does not match it", quote(host), err)
 		} else {
-			d.note(NoEquivalent, n, "%s: %s; nothing is allowed in its place", quote(host), reason(err))
+			d.note(NoEquivalent, n, "%s: %s; nothing is allowed in its place", quote(host), err)
 		}
 		return
 	}
-	add(list, host)
+	add(list, h.String()) // two spellings of one host would be an error
 }
 
-// hosts finishes the network: with allowed hosts there is one.
+// finishNetwork chooses the mode: with allowed hosts or ports there is a network.
 func (d *draft) finishNetwork(n *node) {
 	if len(d.allow) == 0 && len(d.loopback) == 0 {
 		return
