@@ -160,6 +160,9 @@ const (
 	noFamily     = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EAFNOSUPPORT)
 	noOperation  = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EOPNOTSUPP)
 	garbage      = uint64(0xdeadbeef) << 32 // what may stand in the half of a register that the kernel ignores
+	highBits     = garbage | 0xbeef0000     // the same for a mode, of 16 bits
+	atCWD        = uint64(0xffffff9c)       // AT_FDCWD as an int in a register
+	oCreating    = 0o100 | 0o20000000       // O_CREAT, __O_TMPFILE: there is a mode
 	minusOneInt  = uint64(0xffffffff)
 	minusOneLong = ^uint64(0)
 )
@@ -186,7 +189,6 @@ var cells = []struct {
 	{"statx", [6]uint64{}, all(allow)},
 	{"close_range", [6]uint64{}, all(allow)},
 	{"faccessat2", [6]uint64{}, all(allow)},
-	{"openat2", [6]uint64{}, all(allow)},
 	{"epoll_pwait2", [6]uint64{}, all(allow)},
 	{"futex_waitv", [6]uint64{}, all(allow)},
 	{"futex_wait", [6]uint64{}, all(allow)},
@@ -199,6 +201,9 @@ var cells = []struct {
 	{"semget", [6]uint64{}, all(allow)},
 	{"msgget", [6]uint64{}, all(allow)},
 	{"mknodat", [6]uint64{}, all(allow)}, // mkfifo
+	{"mknodat", [6]uint64{atCWD, 0, unix.S_IFIFO | 0o666}, all(allow)},
+	{"mkdir", [6]uint64{0, 0o6755}, all(allow)}, // the kernel takes no set-id bits here
+	{"mkdirat", [6]uint64{atCWD, 0, 0o6755}, all(allow)},
 	{"pidfd_open", [6]uint64{}, all(allow)},
 	{"arch_prctl", [6]uint64{}, all(allow)},
 	// Looking into other processes: default only.
@@ -329,6 +334,63 @@ var cells = []struct {
 	{"sendmsg", [6]uint64{3, 0, garbage | unix.MSG_FASTOPEN}, all(noOperation)},
 	{"sendmmsg", [6]uint64{3, 0, unix.MSG_FASTOPEN, 0}, all(allow)}, // a count, not flags
 	{"sendmmsg", [6]uint64{3, 0, 1, unix.MSG_FASTOPEN}, all(noOperation)},
+	// Set-user-ID and set-group-ID files. The kernel reads 16 bits of a mode, 32 of
+	// the flags, and no mode without O_CREAT or O_TMPFILE.
+	{"chmod", [6]uint64{0, 0o755}, all(allow)},
+	{"chmod", [6]uint64{0, 0o1777}, all(allow)}, // sticky
+	{"chmod", [6]uint64{0, unix.S_IFREG | 0o644}, all(allow)},
+	{"chmod", [6]uint64{0, highBits | 0o755}, all(allow)},
+	{"chmod", [6]uint64{0, 0o4755}, all(eperm)},
+	{"chmod", [6]uint64{0, 0o2755}, all(eperm)},
+	{"chmod", [6]uint64{0, 0o6755}, all(eperm)},
+	{"chmod", [6]uint64{0, 0o4000}, all(eperm)},
+	{"chmod", [6]uint64{0, 0o2000}, all(eperm)},
+	{"chmod", [6]uint64{0, unix.S_IFREG | 0o4755}, all(eperm)},
+	{"chmod", [6]uint64{0, highBits | 0o4755}, all(eperm)},
+	{"chmod", [6]uint64{minusOneLong, minusOneLong}, all(eperm)},
+	{"chmod", [6]uint64{0o6000, 0o755, 0o6000}, all(allow)}, // only the mode counts
+	{"fchmod", [6]uint64{3, 0o755}, all(allow)},
+	{"fchmod", [6]uint64{3, highBits | 0o777}, all(allow)},
+	{"fchmod", [6]uint64{3, 0o4755}, all(eperm)},
+	{"fchmod", [6]uint64{3, garbage | 0o2755}, all(eperm)},
+	{"fchmodat", [6]uint64{atCWD, 0, 0o755}, all(allow)},
+	{"fchmodat", [6]uint64{atCWD, 0o6000, highBits | 0o755, 0o6000}, all(allow)},
+	{"fchmodat", [6]uint64{atCWD, 0, 0o4755}, all(eperm)},
+	{"fchmodat", [6]uint64{atCWD, 0, highBits | 0o2755}, all(eperm)},
+	{"fchmodat2", [6]uint64{atCWD, 0, 0o755, unix.AT_SYMLINK_NOFOLLOW}, all(allow)},
+	{"fchmodat2", [6]uint64{atCWD, 0, 0o4755, unix.AT_SYMLINK_NOFOLLOW}, all(eperm)},
+	{"fchmodat2", [6]uint64{atCWD, 0, highBits | 0o2755}, all(eperm)},
+	{"creat", [6]uint64{0, 0o644}, all(allow)},
+	{"creat", [6]uint64{0, 0o4755}, all(eperm)},
+	{"creat", [6]uint64{0, garbage | 0o2755}, all(eperm)},
+	{"mknod", [6]uint64{0, unix.S_IFIFO | 0o600}, all(allow)},
+	{"mknod", [6]uint64{0, unix.S_IFREG | 0o4755}, all(eperm)},
+	{"mknod", [6]uint64{0, highBits | 0o2755}, all(eperm)},
+	{"mknodat", [6]uint64{atCWD, 0, unix.S_IFREG | 0o4755}, all(eperm)},
+	{"mknodat", [6]uint64{atCWD, 0, garbage | 0o2755}, all(eperm)},
+	{"open", [6]uint64{0, unix.O_RDONLY, minusOneLong}, all(allow)},
+	{"open", [6]uint64{0, garbage | unix.O_WRONLY | unix.O_TRUNC, 0o4755}, all(allow)},
+	{"open", [6]uint64{0, unix.O_WRONLY | unix.O_CREAT, 0o644}, all(allow)},
+	{"open", [6]uint64{0, unix.O_WRONLY | unix.O_CREAT, highBits | 0o755}, all(allow)},
+	{"open", [6]uint64{0, unix.O_WRONLY | unix.O_CREAT, 0o4755}, all(eperm)},
+	{"open", [6]uint64{0, unix.O_WRONLY | unix.O_CREAT, 0o2755}, all(eperm)},
+	{"open", [6]uint64{0, garbage | unix.O_CREAT, garbage | 0o4755}, all(eperm)},
+	{"open", [6]uint64{0, unix.O_RDWR | unix.O_TMPFILE, 0o600}, all(allow)},
+	{"open", [6]uint64{0, unix.O_RDWR | unix.O_TMPFILE, 0o4755}, all(eperm)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_RDONLY | unix.O_CLOEXEC, minusOneLong}, all(allow)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_RDONLY | unix.O_DIRECTORY, 0o6755}, all(allow)},
+	{"openat", [6]uint64{atCWD, unix.O_CREAT, garbage | unix.O_WRONLY, 0o4755}, all(allow)},
+	{"openat", [6]uint64{atCWD, 0, ^uint64(oCreating), minusOneLong}, all(allow)},
+	{"openat", [6]uint64{atCWD, 0o6000, unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL, 0o666}, all(allow)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_WRONLY | unix.O_CREAT, highBits | 0o755}, all(allow)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_WRONLY | unix.O_CREAT, 0o4755}, all(eperm)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_WRONLY | unix.O_CREAT, 0o2755}, all(eperm)},
+	{"openat", [6]uint64{atCWD, 0, garbage | unix.O_CREAT, highBits | 0o4000}, all(eperm)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_RDWR | unix.O_TMPFILE, 0o644}, all(allow)},
+	{"openat", [6]uint64{atCWD, 0, unix.O_RDWR | unix.O_TMPFILE, 0o4755}, all(eperm)},
+	{"openat", [6]uint64{atCWD, 0, garbage | 0o20000000, garbage | 0o2755}, all(eperm)}, // __O_TMPFILE alone
+	{"openat2", [6]uint64{}, all(enosys)},
+	{"openat2", [6]uint64{atCWD, minusOneLong, minusOneLong, 24}, all(enosys)},
 	// Personalities.
 	{"personality", [6]uint64{0}, all(allow)},
 	{"personality", [6]uint64{minusOneInt}, all(allow)},

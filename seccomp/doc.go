@@ -24,16 +24,28 @@
 //     says: key rings, io_uring, bpf, userfaultfd, perf events, mounts, new
 //     namespaces, terminal input injection, socket families other than Unix,
 //     IPv4, IPv6 and route netlink, protocols beside TCP, UDP and ping,
-//     TCP fast open.
+//     TCP fast open, set-id modes.
 //
-// Refusals are errors (EPERM; ENOSYS for unknown calls and for clone3, so that
-// C libraries fall back), never kills, except for foreign system call tables.
+// Refusals are errors (EPERM; ENOSYS for unknown calls and for clone3 and
+// openat2, so that callers fall back), never kills, except for foreign system
+// call tables.
+//
+// # Set-id files
+//
+// A file that the command makes set-user-ID in the workspace would give whoever
+// executes it outside the box the rights of the box's user: for a box of root, root.
+// So no filter lets a call give a mode with the set-user-ID or set-group-ID bit:
+// EPERM for chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat, and for open
+// and openat that may make a file. A filter cannot tell a directory from a file,
+// so this refuses the set-group-ID bit of directories too; data/README.md says which
+// programs notice. openat2 has its mode in memory, and is therefore absent.
 //
 // # What it does not do
 //
 // A filter sees numbers, not what pointers point to: it cannot tell one path
 // from another, and it does not bind calls that were made before it was
-// installed or descriptors that are already open. It is the second line behind
+// installed or descriptors that are already open. Set-id files that were there
+// before stay what they are. It is the second line behind
 // namespaces and Landlock, and cuts the kernel surface that an exploit can reach.
 //
 // Needs Linux 4.14 (SECCOMP_RET_KILL_PROCESS). See

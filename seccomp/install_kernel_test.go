@@ -140,6 +140,10 @@ func need(t *testing.T, word string) {
 		if out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output(); err != nil || len(out) == 0 {
 			missing = fmt.Sprintf("no python3: %v", err)
 		}
+	case "tar":
+		if _, err := exec.LookPath("tar"); err != nil {
+			missing = err.Error()
+		}
 	case "ia32":
 		// The machine runs int 0x80 when, without a filter, the program ends well.
 		if runtime.GOARCH != "amd64" || exec.Command(int80Program(t)).Run() != nil {
@@ -179,6 +183,7 @@ var tasks = map[string]func(child) error{
 	"traceme": traceOwnChild,
 	"no-nnp":  installWithoutNNP,
 	"modes":   otherThreads,
+	"modeset": giveModes,
 }
 
 // An attempt is one real system call with harmless arguments.
@@ -244,7 +249,7 @@ var attempts = []attempt{
 	{"io_setup", [6]uintptr{}, [2]unix.Errno{unix.EFAULT, unix.EPERM}, false},
 	{"landlock_create_ruleset", [6]uintptr{0, 0, 9999}, [2]unix.Errno{unix.EINVAL, unix.EINVAL}, false},
 	{"close_range", [6]uintptr{5, 4}, both(unix.EINVAL), false},
-	{"openat2", [6]uintptr{bad}, both(unix.EINVAL), false},
+	{"openat2", [6]uintptr{bad}, both(unix.ENOSYS), false},
 	{"shmget", [6]uintptr{0, 0, 0}, both(unix.EINVAL), false},
 	{"memfd_create", [6]uintptr{0, 0x40000000}, both(unix.EINVAL), false},
 }
