@@ -62,6 +62,7 @@ func TestMain(m *testing.M) {
 		os.Exit(2)
 	}
 	code := m.Run()
+	children() // reaps orphans of orphans, such as the go command's
 	if os.Getenv(envStage) == "" {
 		os.RemoveAll(dir)
 	}
@@ -298,7 +299,7 @@ func (b *box) argv(argv ...string) []string {
 
 // cmd gives the command that runs argv, with a time limit.
 func (b *box) cmd(argv ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	b.t.Cleanup(cancel)
 	all := b.argv(argv...)
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
