@@ -38,5 +38,5 @@ init and import are told to write.`,
 
 // profileCommands make the commands below "wall profile", in alphabetical order.
 var profileCommands = []func(streams) *cobra.Command{
-	newProfileList,
+	newProfileCheck, newProfileList,
 }

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+	"github.com/wallsandbox/wall/profile/lint"
+)
+
+func newProfileCheck(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [FLAG...] [FILE|DIR|NAME]...",
+		Short: "Check profiles for errors and weaknesses",
+		Long: `Check profiles without running anything: that they parse and resolve, that a
+project layer only tightens, and that no line is dangerous, without effect or
+bound to one machine. Every finding has a code, a place, the reason and the fix.
+
+A word with a slash or ending in .toml is a FILE or a DIR, any other the NAME of a
+profile of the user, the machine or wall itself (each layer of that name), or of a
+directory. Of a DIR that holds a directory .wall every *.toml file below that is
+checked, of any other every *.toml file below it, by name. Without an argument
+that is the working directory's .wall: profiles of the user are not looked at, so
+that the answer is the same on every machine.
+
+A comment "# wall:allow CODE REASON" on the line of a finding, or alone on the line
+above it, accepts it.
+
+The exit status is 0 when there is nothing at or above --fail-on, 1 when there is,
+and 2 when the command line names nothing that can be checked.`,
+		Example: `  wall profile check
+  wall profile check --fail-on warning --github .wall gate
+  wall profile check --for kernel=5.15,no-userns ci.toml`,
+		DisableFlagsInUseLine: true,
+	}
+	var failOn, target string
+	var asJSON, asSARIF, asGitHub bool
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	addOnce(fl, &failOn, "fail-on", "", "SEVERITY", "lowest severity that fails: note, warning, error (default: error)")
+	addOnce(fl, &target, "for", "", "FACTS", "report what such a host cannot enforce, too: kernel=X.Y, abi=N, no-userns, no-seccomp and more")
+	addSwitch(fl, &asJSON, "json", "print the findings as JSON")
+	addSwitch(fl, &asSARIF, "sarif", "print the findings as SARIF 2.1.0")
+	addSwitch(fl, &asGitHub, "github", "print the findings as annotations for GitHub Actions")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r := lint.Report{FailOn: lint.Error, Version: wallVersion()}
+		if failOn != "" {
+			var ok bool
+			if r.FailOn, ok = lint.ParseSeverity(failOn); !ok {
+				return &usageError{msg: "--fail-on must be note, warning or error, not " + quoteOdd(failOn)}
+			}
+		}
+		write := func() error { return r.Text(s.out, colours(s.out)) }
+		formats := 0
+		for _, f := range []struct {
+			on    bool
+			write func() error
+		}{
+			{asJSON, func() error { return r.JSON(s.out) }},
+			{asSARIF, func() error { return r.SARIF(s.out) }},
+			{asGitHub, func() error { return r.GitHub(s.out) }},
+		} {
+			if f.on {
+				formats++
+				write = f.write
+			}
+		}
+		if formats > 1 {
+			return &usageError{msg: "only one of --json, --sarif and --github can be given"}
+		}
+		c, err := newProfileChecker(target)
+		if err != nil {
+			return err
+		}
+		if err := c.gather(args); err != nil {
+			return err
+		}
+		checker := lint.New(c.options)
+		for _, src := range c.sources {
+			r.Files = append(r.Files, src.Name)
+			r.Findings = append(r.Findings, checker.Check(src)...)
+		}
+		if err := write(); err != nil {
+			return err
+		}
+		if r.Failed() {
+			return exitStatus(1)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// maxCheckEntries bounds what is looked at below one directory, so that a wrong
+// argument ends at once and not after a walk over the disk.
+const maxCheckEntries = 20000
+
+// A profileChecker finds the profiles that a command line names.
+type profileChecker struct {
+	options lint.Options
+	sources []lint.Source
+	seen    map[string]bool // absolute paths, and names of built-in profiles
+}
+
+// newProfileChecker gathers the facts that the rules look at. Nothing is tried
+// on this host: a check says the same wherever it runs, as far as files go.
+func newProfileChecker(target string) (*profileChecker, error) {
+	h := profile.Host{Cwd: physicalCwd(), Environ: os.Environ(), FS: hostFS{os.DirFS("/").(fs.ReadLinkFS)}, UID: os.Getuid(), GID: os.Getgid()}
+	passwd, err := readFact("/etc/passwd")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &plan.Error{Op: "cannot read the account record", Err: err}
+	}
+	a, _ := findAccount(string(passwd), h.UID)
+	h.User, h.AccountHome, h.AccountSh = a.name, a.home, a.shell
+	c := &profileChecker{options: lint.Options{Host: h, Path: filepath.SplitList(os.Getenv("PATH"))}, seen: make(map[string]bool)}
+	switch dir := os.Getenv("XDG_CONFIG_HOME"); {
+	case path.IsAbs(dir):
+		c.options.Config = path.Join(dir, "wall")
+	case h.AccountHome != "":
+		c.options.Config = path.Join(h.AccountHome, ".config/wall")
+	}
+	if target != "" {
+		if c.options.Target, err = lint.ParseTarget(target); err != nil {
+			return nil, &usageError{msg: "--for: " + oneLine(err.Error()), hint: "the facts are kernel=X.Y, abi=N, no-userns, no-landlock, no-seccomp, no-nftables, no-cgroups"}
+		}
+	}
+	return c, nil
+}
+
+// gather finds the profiles of all arguments, in order and each once. What is
+// named and cannot be read becomes a finding; what does not exist is a misused
+// command line.
+func (c *profileChecker) gather(args []string) error {
+	if len(args) == 0 {
+		st, err := os.Lstat(profile.ProjectDir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return &usageError{msg: "there is no directory .wall here", hint: "name a file, a directory or a profile"}
+		case err != nil:
+			return &usageError{msg: "cannot look at .wall: " + pathCause(err).Error()}
+		case !st.IsDir():
+			return &usageError{msg: ".wall is not a directory", hint: "wall does not follow a link there; name a file, a directory or a profile"}
+		}
+		args = []string{profile.ProjectDir + "/"}
+	}
+	for _, arg := range args {
+		if err := c.argument(arg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *profileChecker) argument(arg string) error {
+	if arg == "" {
+		return &usageError{msg: "an argument is empty", hint: "name a file, a directory or a profile"}
+	}
+	if !strings.Contains(arg, "/") && !strings.HasSuffix(arg, ".toml") && arg != "." && arg != ".." && c.named(arg) {
+		return nil
+	}
+	st, err := os.Stat(arg)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !strings.Contains(arg, "/") && !strings.HasSuffix(arg, ".toml"):
+		return &usageError{msg: "there is no profile called " + quoteOdd(arg), hint: "built-in profiles: " + strings.Join(profile.Builtins(), ", ")}
+	case errors.Is(err, fs.ErrNotExist):
+		return &usageError{msg: "cannot check " + quoteOdd(arg) + ": " + pathCause(err).Error()}
+	case err == nil && st.IsDir() && !strings.HasSuffix(arg, ".toml"):
+		return c.directory(arg)
+	}
+	c.file(arg)
+	return nil
+}
+
+// named adds every layer that has the name, highest first.
+func (c *profileChecker) named(name string) bool {
+	found := false
+	for _, dir := range []string{c.options.Config, profile.SystemDir} {
+		if dir == "" {
+			continue
+		}
+		p := path.Join(dir, name+".toml")
+		if _, err := os.Lstat(p); err == nil {
+			c.file(p)
+			found = true
+		}
+	}
+	if data, err := profile.Builtin(name); err == nil {
+		id := "built-in:" + name
+		if !c.seen[id] {
+			c.seen[id] = true
+			c.sources = append(c.sources, lint.Source{Name: id, Data: data})
+		}
+		found = true
+	}
+	return found
+}
+
+// file adds one file. Its absolute path is free of links in the directory, not
+// in the last element: a project layer is what lies in .wall.
+func (c *profileChecker) file(name string) {
+	abs := name
+	if !path.IsAbs(abs) {
+		abs = c.options.Host.Cwd + "/" + name
+	}
+	abs = path.Clean(abs)
+	if dir, err := filepath.EvalSymlinks(path.Dir(abs)); err == nil {
+		abs = path.Join(dir, path.Base(abs))
+	}
+	if c.seen[abs] {
+		return
+	}
+	c.seen[abs] = true
+	src := lint.Source{Name: name, Path: abs}
+	src.Data, src.Err = lint.ReadFile(c.options.Host.FS, abs)
+	c.sources = append(c.sources, src)
+}
+
+// directory adds the profiles below a directory, or below the .wall in it.
+func (c *profileChecker) directory(dir string) error {
+	top := dir
+	if st, err := os.Lstat(path.Join(dir, profile.ProjectDir)); err == nil && st.IsDir() {
+		top = path.Join(dir, profile.ProjectDir)
+	}
+	var names []string
+	entries := 0
+	// With the slash the walk begins behind a link to a directory.
+	err := filepath.WalkDir(strings.TrimSuffix(top, "/")+"/", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entries++; entries > maxCheckEntries {
+			return fmt.Errorf("more than %d files to look at", maxCheckEntries)
+		}
+		switch {
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case strings.HasSuffix(d.Name(), ".toml"):
+			names = append(names, path.Clean(p))
+			if d.IsDir() {
+				return fs.SkipDir // a finding of its own
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return &usageError{msg: "cannot check " + quoteOdd(dir) + ": " + oneLine(err.Error())}
+	}
+	if len(names) == 0 {
+		return &usageError{msg: "there is no profile below " + quoteOdd(top), hint: "profiles end in .toml"}
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		c.file(n)
+	}
+	return nil
+}
+
+// pathCause takes the path and operation off an error, which the message has
+// already.
+func pathCause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

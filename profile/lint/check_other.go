@@ -1,0 +1,134 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// anchor is the entry that stands for the file as a whole: the line that says
+// what it extends or what it is called, or the first.
+func (x *check) anchor() entry {
+	for _, key := range []string{"extends", "name", "description"} {
+		if own := x.m.mine(key); len(own) > 0 {
+			return own[0]
+		}
+	}
+	return entry{key: "version", val: "1", layer: x.m.top, origin: plan.Origin{File: x.src.Name, Line: 1, Column: 1, Text: strings.TrimSpace(x.lineText(1))}}
+}
+
+func noDescription(x *check) {
+	if len(x.m.mine("description")) == 0 || strings.TrimSpace(x.m.get("description").val) == "" {
+		e := x.anchor()
+		x.at(e.origin, e.text(), "the profile has no description")
+	}
+}
+
+func enforceOff(x *check) {
+	for _, e := range x.m.mine("enforce") {
+		if e.val == "off" {
+			x.on(e, "no wall is up")
+		}
+	}
+}
+
+func degradeWithoutRequire(x *check) {
+	if own := x.m.mine("if-unavailable"); len(own) > 0 && own[0].val == "degrade" && len(x.m.all("require")) == 0 {
+		x.on(own[0], "every wall may be missing on some host")
+	}
+}
+
+func nestedSandboxes(x *check) {
+	for _, e := range x.m.mine("process.nested-sandboxes") {
+		if e.val == "true" {
+			x.on(e, "the command may create user namespaces")
+		}
+	}
+}
+
+func terminalInherited(x *check) {
+	if own := x.m.mine("process.tty"); len(own) > 0 && own[0].val == "inherit" && !x.m.is("environment.base", "shell", "terminal") {
+		x.on(own[0], "the command gets the caller's terminal")
+	}
+}
+
+func gateLimits(x *check) {
+	if !x.m.is("environment.base", "gate") || x.m.is("enforce", "off") {
+		return
+	}
+	var missing []string
+	for _, name := range []string{"time", "memory", "processes"} {
+		if e := x.m.get("limits." + name); e.layer < 0 || e.val == "0" {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	e := x.anchor()
+	if own := x.m.ownOf("environment.base"); len(own) > 0 {
+		e = own[0]
+	}
+	x.at(e.origin, e.text(), "the gate has no limit of "+strings.Join(missing, ", "))
+}
+
+// Hosts.
+
+func (x *check) hosts(f func(e entry, host, port string)) {
+	for _, e := range x.m.mine("network.allow") {
+		if !e.empty {
+			host, port := hostOf(e.val)
+			f(e, host, port)
+		}
+	}
+}
+
+func publicSuffixes(x *check) {
+	x.hosts(func(e entry, host, _ string) {
+		switch name, wild := strings.CutPrefix(host, "*."); {
+		case host == "*" || host == "*.*" || host == "0.0.0.0/0" || host == "::/0":
+			x.on(e, fmt.Sprintf("%q allows every host", e.val))
+		case wild && publicSuffix(name):
+			x.on(e, fmt.Sprintf("%q covers names of unrelated owners", e.val))
+		}
+	})
+}
+
+func uploadHosts(x *check) {
+	x.hosts(func(e entry, host, _ string) {
+		if u, ok := uploadHost(host); ok {
+			x.on(e, fmt.Sprintf("%q takes uploads: %s", e.val, u.what))
+		}
+	})
+}
+
+func innerNetwork(x *check) {
+	x.hosts(func(e entry, host, _ string) {
+		if what := inward(host); what != "" {
+			x.on(e, fmt.Sprintf("%q is %s", e.val, what))
+		}
+	})
+}
+
+func loopbackServices(x *check) {
+	for _, e := range x.m.mine("network.loopback") {
+		if what := rootPorts[e.val]; !e.empty && what != "" {
+			x.on(e, fmt.Sprintf("port %s of the host is usually %s", e.val, what))
+		}
+	}
+}
+
+// projectWidens finds what a project layer may not say.
+func projectWidens(x *check) {
+	if x.trusted {
+		return
+	}
+	for _, c := range x.widened {
+		text := c.Item
+		if text == "" {
+			text = c.To
+		}
+		x.at(c.Origin, text, c.String())
+	}
+}

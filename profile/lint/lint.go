@@ -1,0 +1,297 @@
+package lint
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+// A Severity says how bad a finding is. The zero value is not one.
+type Severity int
+
+// The severities, in ascending order.
+const (
+	Note    Severity = iota + 1 // worth knowing
+	Warning                     // probably not what was meant, or a weakness
+	Error                       // the profile does not work, or a promise is lost
+)
+
+func (s Severity) String() string {
+	switch s {
+	case Note:
+		return "note"
+	case Warning:
+		return "warning"
+	case Error:
+		return "error"
+	}
+	return "invalid"
+}
+
+// ParseSeverity reads "note", "warning" or "error".
+func ParseSeverity(s string) (Severity, bool) {
+	for _, v := range []Severity{Note, Warning, Error} {
+		if v.String() == s {
+			return v, true
+		}
+	}
+	return 0, false
+}
+
+// A Finding is one thing that a rule has to say about one place.
+type Finding struct {
+	Code     string // "W017"; stable, never used again for something else
+	Name     string // "socket-granted"; the rule in words
+	Severity Severity
+
+	File      string // as the caller named it
+	Line      int    // 1-based
+	Column    int    // 1-based, in characters
+	EndColumn int    // 1-based, behind the last character of the offending text
+	Text      string // the offending text: a path, a host, a name; never a value of environment.set
+	Source    string // the line as far as it may be shown; "" when nothing of it may
+
+	Message string // what was found here
+	Why     string // why it matters
+	Fix     string // what to do
+
+	Suppressed bool   // a comment on the line accepts it
+	Reason     string // why, from the comment
+
+	exact bool // Source is the line from its first character on, so that a caret can be put below it
+	lead  int  // characters of white space in front of Source that were cut off
+}
+
+// Options are the facts that some rules look at. The zero value leaves out all
+// of them: nothing is read, and rules that would look at files use the name.
+type Options struct {
+	// Host may lack any fact. FS is what profiles that are extended are read
+	// from; opening must not block on a FIFO. Cwd is the workspace of profiles
+	// that are not project layers.
+	Host   profile.Host
+	Config string   // directory of the user's profiles; "" when there is none
+	Path   []string // absolute directories of PATH, besides the usual ones
+	Target Target   // what the host lacks that the profile is checked for
+}
+
+// A Source is one profile to check.
+type Source struct {
+	Name string // in findings: the path as the user wrote it, or "built-in:NAME"
+	Path string // absolute path; "" for a built-in
+	Data []byte
+	Err  error // why Data could not be read; nil when it was
+}
+
+// A Checker checks profiles.
+type Checker struct{ o Options }
+
+// New makes a Checker.
+func New(o Options) *Checker { return &Checker{o: o} }
+
+// Check gives everything that there is to say about one profile, by line. What
+// a comment of the file accepts is marked as suppressed and not left out.
+func (c *Checker) Check(s Source) []Finding {
+	x := &check{o: c.o, src: s, text: string(s.Data)}
+	if base, workspace, ok := c.projectLayer(s.Path); ok {
+		x.project, x.base, x.o.Host.Cwd = true, base, workspace
+	}
+	x.home, x.workspace = x.o.Host.AccountHome, x.o.Host.Cwd
+	x.run()
+	x.suppress()
+	slices.SortStableFunc(x.found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.CompactFunc(x.found, func(a, b Finding) bool {
+		return a.Code == b.Code && a.Line == b.Line && a.Column == b.Column && a.Message == b.Message
+	})
+}
+
+// A check is the work on one profile.
+type check struct {
+	o     Options
+	src   Source
+	text  string
+	lines []string // of text, without line ends; made when first needed
+
+	home, workspace string // "" when not known
+
+	project bool   // the file is a project layer
+	base    string // of the profile of this name
+	widened []profile.Change
+	trusted bool
+
+	m     model
+	rule  *Rule // that is being asked
+	found []Finding
+}
+
+func (x *check) run() {
+	if x.src.Err != nil {
+		x.problem("W006", plan.Origin{File: x.src.Name, Line: 1, Column: 1}, "cannot read the profile: "+reasonOf(x.src.Err), "")
+		return
+	}
+	f, err := profile.Parse(x.src.Name, x.src.Data)
+	if err != nil {
+		x.parseProblems(err)
+		return
+	}
+	x.m = x.model(f)
+	for _, c := range checks {
+		x.rule = ruleOf(c.code)
+		c.check(x)
+	}
+}
+
+// at reports what the current rule found at an origin. text is what offends.
+func (x *check) at(o plan.Origin, text, message string) *Finding {
+	return x.add(x.rule, o, text, message, "")
+}
+
+// on reports what the current rule found at an entry of the file.
+func (x *check) on(e entry, message string) *Finding {
+	return x.at(e.origin, e.text(), message)
+}
+
+// problem reports something that keeps the profile from being used.
+func (x *check) problem(code string, o plan.Origin, message, hint string) {
+	x.add(ruleOf(code), o, "", message, hint)
+}
+
+func (x *check) add(r *Rule, o plan.Origin, text, message, fix string) *Finding {
+	if fix == "" {
+		fix = r.Fix
+	}
+	f := Finding{
+		Code: r.Code, Name: r.Name, Severity: r.Severity,
+		File: x.src.Name, Line: max(o.Line, 1), Column: max(o.Column, 1),
+		Text: clean(text), Message: clean(message), Why: r.Why, Fix: clean(fix),
+	}
+	x.locate(&f, o)
+	x.found = append(x.found, f)
+	return &x.found[len(x.found)-1]
+}
+
+// lineText gives a line, without its end.
+func (x *check) lineText(n int) string {
+	if x.lines == nil {
+		x.lines = strings.Split(x.text, "\n")
+	}
+	if n < 1 || n > len(x.lines) {
+		return ""
+	}
+	return strings.TrimSuffix(x.lines[n-1], "\r")
+}
+
+// locate fills in what may be shown of the line, and where the offending text
+// ends. What may be shown is what package profile put into the origin: it knows
+// which lines hold values of variables.
+func (x *check) locate(f *Finding, o plan.Origin) {
+	f.EndColumn = f.Column + 1
+	if o.Text == "" {
+		return
+	}
+	f.Source = clean(o.Text)
+	line := x.lineText(o.Line)
+	trimmed := strings.TrimSpace(line)
+	if trimmed != o.Text { // cut, or hidden
+		return
+	}
+	f.exact = true
+	f.lead = len([]rune(line)) - len([]rune(strings.TrimLeft(line, " \t\r\n\v\f\u0085\u00a0")))
+	r := []rune(line)
+	if f.Column <= len(r) {
+		f.EndColumn = f.Column + max(span(string(r[f.Column-1:])), 1)
+		if f.Text == "" {
+			f.Text = clean(string(r[f.Column-1 : f.EndColumn-1]))
+		}
+	}
+}
+
+// span gives the length in characters of the token, or of the "key = token",
+// that a text starts with. It stays on the line.
+func span(s string) int {
+	n := token(s)
+	if n == 0 || s[0] == '"' || s[0] == '\'' || s[0] == '[' || s[0] == '{' {
+		return runes(s[:n])
+	}
+	rest := strings.TrimLeft(s[n:], " \t")
+	if !strings.HasPrefix(rest, "=") {
+		return runes(s[:n])
+	}
+	rest = strings.TrimLeft(rest[1:], " \t")
+	at := len(s) - len(rest)
+	if k := token(rest); k > 0 {
+		return runes(s[:at+k])
+	}
+	return runes(s[:n])
+}
+
+func runes(s string) int { return len([]rune(s)) }
+
+// token gives the length in bytes of the TOML token that s starts with: a
+// string, a bracketed value as far as it is on the line, or a bare word.
+func token(s string) int {
+	depth := 0
+	for i := 0; i < len(s); {
+		switch c := s[i]; c {
+		case '"', '\'':
+			j := i + 1
+			for j < len(s) && s[j] != c {
+				if c == '"' && s[j] == '\\' {
+					j++
+				}
+				j++
+			}
+			i = min(j+1, len(s))
+			if depth == 0 {
+				return i
+			}
+			continue
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth <= 0 {
+				if depth < 0 {
+					return i
+				}
+				return i + 1
+			}
+		case ' ', '\t', ',', '#', '=':
+			if depth == 0 {
+				return i
+			}
+			if c == '#' {
+				return len(strings.TrimRight(s[:i], " \t"))
+			}
+		}
+		i++
+	}
+	return len(s)
+}
+
+// clean replaces control characters and bytes that are not UTF-8, so that a
+// hostile profile can neither forge a line nor steer a terminal, and cuts what
+// is too long to read.
+func clean(s string) string {
+	const most = 400
+	if len(s) > most {
+		cut := most
+		for cut > 0 && s[cut]&0xc0 == 0x80 {
+			cut--
+		}
+		s = s[:cut] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case r < 0x20, r >= 0x7f && r < 0xa0, r == '\ufeff', r == '\u2028', r == '\u2029',
+			r >= '\u200b' && r <= '\u200f', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}

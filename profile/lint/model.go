@@ -1,0 +1,358 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+// An entry is one thing that a profile says: a value, or one element of a list.
+type entry struct {
+	key    string // "filesystem.hide"
+	val    string // the value as text; the path of a grant, the name of a variable that is set
+	list   bool   // an element of a list
+	empty  bool   // the list was written without elements, which drops the inherited ones
+	grant  profile.Grant
+	why    string // of a seed
+	secret string // the value of a variable; looked at, never shown
+	layer  int    // index into model.layers; the checked file has the highest, -1 is a default
+	origin plan.Origin
+}
+
+// text is the offending text of a finding about the entry.
+func (e entry) text() string {
+	switch {
+	case e.empty:
+		return lastKey(e.key) + " = []"
+	case e.list:
+		return strconv.Quote(e.val)
+	}
+	return lastKey(e.key) + " = " + e.val
+}
+
+func lastKey(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// A model is a profile with all that it extends.
+type model struct {
+	entries []entry // of all layers, lowest first
+	own     []entry // of the checked file
+	top     int     // the layer of the checked file
+}
+
+// all gives the elements of a list that are in force: a list adds to what was
+// inherited, an empty one drops it.
+func (m *model) all(key string) []entry {
+	var out []entry
+	for _, e := range m.entries {
+		switch {
+		case e.key != key:
+		case e.empty:
+			out = out[:0]
+		default:
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// mine gives what the checked file itself says for a key, empty lists included.
+func (m *model) mine(key string) []entry {
+	var out []entry
+	for _, e := range m.own {
+		if e.key == key {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// get gives the value in force.
+func (m *model) get(key string) entry {
+	for i := len(m.entries) - 1; i >= 0; i-- {
+		if m.entries[i].key == key {
+			return m.entries[i]
+		}
+	}
+	return entry{key: key, val: defaults[key], layer: -1}
+}
+
+// inherited gives the value that the checked file found, the default when no
+// profile below it says anything.
+func (m *model) inherited(key string) entry {
+	for i := len(m.entries) - 1; i >= 0; i-- {
+		if e := m.entries[i]; e.key == key && e.layer < m.top {
+			return e
+		}
+	}
+	return entry{key: key, val: defaults[key], layer: -1}
+}
+
+// below gives the elements of a list that the checked file inherits.
+func (m *model) below(key string) []entry {
+	var out []entry
+	for _, e := range m.entries {
+		switch {
+		case e.key != key || e.layer == m.top:
+		case e.empty:
+			out = out[:0]
+		default:
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// is reports whether the value in force is one of vals.
+func (m *model) is(key string, vals ...string) bool { return slices.Contains(vals, m.get(key).val) }
+
+// ownOf gives the entries of the checked file for any of keys, in file order.
+func (m *model) ownOf(keys ...string) []entry {
+	var out []entry
+	for _, e := range m.own {
+		if slices.Contains(keys, e.key) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// defaults are the values in force when no profile says anything, see
+// profile.Resolve.
+var defaults = map[string]string{
+	"enforce": "fs+net", "if-unavailable": "fail",
+	"filesystem.view": "system", "filesystem.home": "scratch", "filesystem.workspace": "read-write", "filesystem.tmp": "scratch",
+	"network.mode": "none", "environment.base": "session", "process.tty": "auto", "process.seccomp": "default",
+	"process.nested-sandboxes": "false",
+}
+
+// model resolves f and puts the layers together. What cannot be resolved becomes
+// a finding, and f is looked at alone.
+func (x *check) model(f *profile.File) model {
+	name := x.src.Path // so that relative names in it are found
+	if name == "" {
+		name = x.src.Name
+	}
+	var stack *profile.Stack
+	var err error
+	if x.project {
+		if stack, err = profile.LoadProject(name, x.src.Data, x.base, x.o.Host); err == nil {
+			x.widened = stack.Widened()
+			x.trusted = stack.Trusted()
+		}
+	} else if layers, ok := x.installedLayers(); ok {
+		return x.layers(f, layers)
+	} else {
+		stack, err = profile.LoadFile(name, x.src.Data, x.o.Host)
+	}
+	m := model{own: entriesOf(f, 0)}
+	m.entries = m.own
+	if err != nil {
+		x.loadProblems(f, name, err)
+		return m
+	}
+	return x.layers(f, stack.Layers())
+}
+
+// layers puts the layers of a profile together, of which f is the highest.
+func (x *check) layers(f *profile.File, layers []profile.Layer) model {
+	m := model{top: len(layers) - 1}
+	for i, l := range layers {
+		es := entriesOf(l.File, i)
+		if i == m.top {
+			es = entriesOf(f, i) // with the name that the user wrote
+			m.own = es
+		}
+		m.entries = append(m.entries, es...)
+	}
+	return m
+}
+
+// installedLayers gives the layers of a profile of the machine or the user: it
+// is laid over the profile of the same name one layer below.
+func (x *check) installedLayers() ([]profile.Layer, bool) {
+	dir, file := path.Split(x.src.Path)
+	name, ok := strings.CutSuffix(file, ".toml")
+	if dir = path.Clean(dir); !ok || x.src.Path == "" || dir != profile.SystemDir && dir != x.o.Config {
+		return nil, false
+	}
+	h := x.o.Host
+	h.Cwd, h.Pwd = "/", "" // without a project layer
+	stack, err := profile.Load(h, profile.Options{Profile: name})
+	if err != nil {
+		return nil, false // LoadFile will say why
+	}
+	layers := stack.Layers()
+	i := slices.IndexFunc(layers, func(l profile.Layer) bool { return l.Path == x.src.Path })
+	if i < 0 {
+		return nil, false
+	}
+	return layers[:i+1], true
+}
+
+// loadProblems turns what kept a profile from being resolved into findings. A
+// fault of another profile is told at the line that brings it in.
+func (x *check) loadProblems(f *profile.File, name string, err error) {
+	for _, e := range located(err) {
+		o, msg := e.Origin, e.Error()
+		code := "W005"
+		if x.project && !strings.Contains(msg, "profile ") {
+			code = "W007"
+		}
+		if o.File != name && o.File != x.src.Name || o.Line == 0 {
+			if o.Line != 0 {
+				msg = fmt.Sprintf("%s (%s:%d)", msg, o.File, o.Line)
+			}
+			if o = f.Extends.Origin; o.Line == 0 {
+				o = plan.Origin{Line: 1, Column: 1}
+			}
+		}
+		x.problem(code, o, msg, e.Hint)
+	}
+}
+
+// entriesOf takes a file apart.
+func entriesOf(f *profile.File, layer int) []entry {
+	var es []entry
+	str := func(key string, v profile.Value[string]) {
+		if v.Set {
+			es = append(es, entry{key: key, val: v.V, layer: layer, origin: v.Origin})
+		}
+	}
+	num := func(key string, v profile.Value[uint64]) {
+		if v.Set {
+			es = append(es, entry{key: key, val: strconv.FormatUint(v.V, 10), layer: layer, origin: v.Origin})
+		}
+	}
+	strs := func(key string, l profile.List[string]) {
+		if l.Set && len(l.Items) == 0 {
+			es = append(es, entry{key: key, list: true, empty: true, layer: layer, origin: l.Origin})
+		}
+		for _, it := range l.Items {
+			es = append(es, entry{key: key, val: it.V, list: true, layer: layer, origin: it.Origin})
+		}
+	}
+	str("name", f.Name)
+	str("description", f.Description)
+	str("extends", f.Extends)
+	str("enforce", f.Enforce)
+	str("if-unavailable", f.IfUnavailable)
+	strs("require", f.Require)
+	str("filesystem.view", f.View)
+	str("filesystem.home", f.Home)
+	str("filesystem.workspace", f.Workspace)
+	str("filesystem.tmp", f.Tmp)
+	if f.Grant.Set && len(f.Grant.Items) == 0 {
+		es = append(es, entry{key: "filesystem.grant", list: true, empty: true, layer: layer, origin: f.Grant.Origin})
+	}
+	for _, it := range f.Grant.Items {
+		es = append(es, entry{key: "filesystem.grant", val: it.V.Path, list: true, grant: it.V, layer: layer, origin: it.Origin})
+	}
+	strs("filesystem.hide", f.Hide)
+	strs("filesystem.protect", f.Protect)
+	strs("filesystem.devices", f.Devices)
+	str("network.mode", f.Network)
+	str("environment.base", f.EnvBase)
+	str("environment.scrub", f.EnvScrub)
+	strs("environment.allow", f.EnvAllow)
+	strs("environment.deny", f.EnvDeny)
+	if f.EnvSet.Set && len(f.EnvSet.Items) == 0 {
+		es = append(es, entry{key: "environment.set", list: true, empty: true, layer: layer, origin: f.EnvSet.Origin})
+	}
+	for _, it := range f.EnvSet.Items {
+		es = append(es, entry{key: "environment.set", val: it.V.Name, list: true, secret: it.V.Value, layer: layer, origin: it.Origin})
+	}
+	strs("environment.pass", f.EnvPass)
+	str("environment.auth", f.EnvAuth)
+	str("process.tty", f.TTY)
+	str("process.seccomp", f.Seccomp)
+	if f.Nested.Set {
+		es = append(es, entry{key: "process.nested-sandboxes", val: strconv.FormatBool(f.Nested.V), layer: layer, origin: f.Nested.Origin})
+	}
+	num("limits.core", f.Core)
+	num("limits.open-files", f.OpenFiles)
+	num("limits.file-size", f.FileSize)
+	return append(es, networkEntries(f, layer)...)
+}
+
+// projectLayer tells whether a file is one, and of which profile and workspace:
+// it lies in a directory .wall and has the name of a profile. Any other file is
+// a profile of its own, wherever it lies.
+func (c *Checker) projectLayer(abs string) (base, workspace string, ok bool) {
+	dir, file := path.Split(abs)
+	base, isTOML := strings.CutSuffix(file, ".toml")
+	if dir = path.Clean(dir); !isTOML || path.Base(dir) != profile.ProjectDir || abs == "" {
+		return "", "", false
+	}
+	if !slices.Contains(profile.Builtins(), base) && !c.installed(base) {
+		return "", "", false
+	}
+	return base, path.Dir(dir), true
+}
+
+// installed reports whether the machine or the user has a profile of that name.
+func (c *Checker) installed(name string) bool {
+	for _, dir := range []string{profile.SystemDir, c.o.Config} {
+		if dir != "" && c.o.Host.FS != nil {
+			if st, err := fs.Stat(c.o.Host.FS, fsName(path.Join(dir, name+".toml"))); err == nil && st.Mode().IsRegular() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var (
+	errNotRegular = errors.New("not a regular file")
+	errIsDir      = errors.New("is a directory")
+	errTooLarge   = errors.New("the file is too large")
+)
+
+// ReadFile reads the profile at an absolute path of a tree that is rooted at
+// "/": a regular file of at most profile.MaxFileSize bytes. The type is looked
+// at first, because opening a FIFO could wait for a writer.
+func ReadFile(fsys fs.FS, abs string) ([]byte, error) {
+	st, err := fs.Stat(fsys, fsName(abs))
+	switch {
+	case err != nil:
+		return nil, err
+	case st.IsDir():
+		return nil, errIsDir
+	case !st.Mode().IsRegular():
+		return nil, errNotRegular
+	}
+	f, err := fsys.Open(fsName(abs))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// The file may be another one by now.
+	if st, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !st.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, profile.MaxFileSize+1))
+	if err == nil && len(data) > profile.MaxFileSize {
+		err = errTooLarge
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// fsName turns an absolute path into a name for fs.FS.
+func fsName(abs string) string {
+	if abs = path.Clean(abs); abs != "/" {
+		return abs[1:]
+	}
+	return "."
+}

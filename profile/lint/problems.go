@@ -1,0 +1,74 @@
+package lint
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// located takes a joined error apart into the errors that have a place.
+func located(err error) []*plan.Error {
+	var all []*plan.Error
+	var walk func(error)
+	walk = func(err error) {
+		if j, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range j.Unwrap() {
+				walk(e)
+			}
+			return
+		}
+		var pe *plan.Error
+		if !errors.As(err, &pe) {
+			pe = &plan.Error{Op: err.Error()}
+		}
+		all = append(all, pe)
+	}
+	walk(err)
+	return all
+}
+
+// parseProblems turns what Parse said into findings.
+func (x *check) parseProblems(err error) {
+	for _, e := range located(err) {
+		o, msg := e.Origin, e.Error()
+		code := classify(msg)
+		if code == "W001" {
+			// The syntax is broken, so that nobody knows what is a value of a
+			// variable: only the key is shown.
+			key, _, ok := strings.Cut(o.Text, "=")
+			if !ok {
+				o.Text = ""
+			} else {
+				o.Text = strings.TrimRight(key, " ") + " = ..."
+			}
+		}
+		x.problem(code, o, msg, e.Hint)
+	}
+}
+
+// classify gives the code of a message of Parse. The messages are the ones that
+// users see when they run the profile; each kind has its test.
+func classify(msg string) string {
+	switch {
+	case strings.HasPrefix(msg, "not valid TOML"), strings.HasPrefix(msg, "the profile is not valid UTF-8"),
+		strings.HasPrefix(msg, "the profile starts with a byte order mark"), strings.HasPrefix(msg, "the profile contains a NUL byte"),
+		strings.HasPrefix(msg, "the profile is larger than"), strings.HasPrefix(msg, "values are nested more than"):
+		return "W001"
+	case strings.HasPrefix(msg, "unknown key"):
+		return "W002"
+	case strings.Contains(msg, "defined twice"), strings.Contains(msg, "already defined"), strings.Contains(msg, " is twice in "):
+		return "W004"
+	}
+	return "W003"
+}
+
+// reasonOf is the cause of an error without the path, which the finding has.
+func reasonOf(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
