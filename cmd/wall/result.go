@@ -40,6 +40,7 @@ type result struct {
 	MaxRSS   int64        `json:"max_rss_bytes"`
 	Degraded []string     `json:"degraded"`
 	Notices  []string     `json:"notices"`
+	Cleanup  *string      `json:"cleanup"`
 }
 
 // A resultError is why the command did not run.
@@ -79,6 +80,10 @@ func newResult(p plan.Plan, command []string, o outcome, err error) result {
 	}
 	if !r.Started {
 		return out
+	}
+	if o.cleanup != nil {
+		text := o.cleanup.Error()
+		out.Cleanup = &text
 	}
 	out.Status = statusExited
 	if r.Signal != 0 {

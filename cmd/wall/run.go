@@ -120,6 +120,10 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		// Had it been in the way of this run, the run would have failed.
 		printWarning(s.err, "ignoring what earlier runs left", collectErr)
 	}
+	if o.cleanup != nil {
+		// The command can bring this about, so that it must not change the status.
+		printWarning(s.err, "something of this run is left", o.cleanup)
+	}
 
 	out := newResult(p, command, o, err)
 	if file != nil {
@@ -222,6 +226,7 @@ type outcome struct {
 	result     nsexec.Result
 	terminated bool           // wall got a SIGTERM while the command ran
 	gaveUp     syscall.Signal // what made wall give up before it knew the command to run, or 0
+	cleanup    error          // what of the run could not be removed; the status stays the command's
 }
 
 // start runs the plan to its end; when ctx is done, the box is killed. The error is what kept the command from
@@ -251,6 +256,7 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 	err = cmd.Wait()
 	o.terminated, o.gaveUp = signals.stop()
 	o.result = cmd.Result()
+	o.cleanup = cmd.CleanupError()
 	if o.gaveUp != 0 {
 		// The signal came when the command ran and before wall knew, and has
 		// killed the box: tell what was asked for, not how it was done.

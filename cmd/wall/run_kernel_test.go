@@ -4,9 +4,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
@@ -125,5 +130,59 @@ func TestLongArguments(t *testing.T) {
 	status, _, stderr = runCLI(t, "run", "--scratch-root", realTemp(t), "--", "true", "a\x00b")
 	if !strings.Contains(stderr, "NUL") || status != 125 {
 		t.Errorf("NUL in an argument: status %d, %s", status, stderr)
+	}
+}
+
+// TestCleanupKeepsTheStatus has something in the scratch home resist removal: the
+// status is the command's all the same, and the failure is told.
+func TestCleanupKeepsTheStatus(t *testing.T) {
+	need(t, "userns", "landlock:1", "seccomp", "root")
+	root, ws := realTemp(t), realTemp(t)
+	t.Chdir(ws)
+	immutable := func(name string, on int) error {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		const flag = 0x10 // FS_IMMUTABLE_FL
+		return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, on*flag)
+	}
+	for _, want := range []int{0, 7} {
+		failed := make(chan error, 1)
+		var file string
+		go func() {
+			failed <- func() error {
+				for range 1000 {
+					if found, _ := filepath.Glob(root + "/wall-*/wall-*/home/f"); len(found) == 1 {
+						file = found[0]
+						return errors.Join(immutable(file, 1), os.WriteFile(ws+"/go", nil, 0o600))
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				return errors.New("no scratch home")
+			}()
+		}()
+		status, _, stderr := runCLI(t, "run", "--scratch-root", root, "--json", "out.json", "--", "sh", "-c",
+			": >$HOME/f; while [ ! -e go ]; do sleep .01; done; rm go; exit "+strconv.Itoa(want))
+		if err := <-failed; err != nil {
+			t.Skip(err) // not on every file system
+		}
+		if err := errors.Join(immutable(file, 0), os.RemoveAll(filepath.Dir(filepath.Dir(file)))); err != nil {
+			t.Error(err)
+		}
+		if status != want || !strings.Contains(stderr, "wall: warning: something of this run is left: ") {
+			t.Errorf("status %d, want %d\n%s", status, want, stderr)
+		}
+		out, err := os.ReadFile("out.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := jsonField(string(out), "cleanup"); err != nil || !strings.Contains(got, "home/f") {
+			t.Errorf("cleanup %q, %v", got, err)
+		}
+		if got, err := jsonField(string(out), "exit"); err != nil || got != strconv.Itoa(want) {
+			t.Errorf("exit %q, %v", got, err)
+		}
 	}
 }
