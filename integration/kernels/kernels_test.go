@@ -350,6 +350,7 @@ func (m machine) late(u user) step {
 // signals sends everything to pid 1 of the box, which must neither end nor
 // report anything but the command's own status. Before ABI 6 nothing keeps the
 // signals away, and the moment counts: from the command's first instruction on.
+// Where they come too early for pid 1, one run in six or so shows it here.
 func (m machine) signals(u user) step {
 	return step{Step: u.sh("signals to pid 1", `
 		for first in 3 6 11 15; do
