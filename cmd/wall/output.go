@@ -26,9 +26,13 @@ func printError(w *os.File, err error) {
 	_, _ = io.WriteString(w, text)
 }
 
-// printWarning tells of a failure that wall survives.
-func printWarning(w io.Writer, what string, err error) {
-	_, _ = io.WriteString(w, "wall: warning: "+what+": "+oneLine(err.Error())+"\n") // as in printError
+// printWarning tells of a failure that wall survives, or of a danger.
+func printWarning(w *os.File, text string) {
+	prefix := "wall: warning: "
+	if colours(w) {
+		prefix = "wall: " + ansiRed + "warning:" + ansiReset + " "
+	}
+	_, _ = io.WriteString(w, prefix+oneLine(text)+"\n") // as in printError
 }
 
 // explain is plan.Explain with the program's name in front of every error.

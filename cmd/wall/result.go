@@ -40,6 +40,7 @@ type result struct {
 	MaxRSS   int64        `json:"max_rss_bytes"`
 	Degraded []string     `json:"degraded"`
 	Notices  []string     `json:"notices"`
+	Warnings []string     `json:"warnings"`
 	Cleanup  *string      `json:"cleanup"`
 }
 
@@ -65,6 +66,7 @@ func newResult(p plan.Plan, command []string, o outcome, err error) result {
 		Exit:     exitOf(o, err),
 		Degraded: []string{},
 		Notices:  []string{},
+		Warnings: append([]string{}, o.warnings...),
 	}
 	if out.Command == nil {
 		out.Command = []string{}

@@ -57,7 +57,7 @@ func TestResultForm(t *testing.T) {
 	}
 	o := outcome{result: nsexec.Result{
 		Started: true, ExitCode: -1, Signal: unix.SIGTERM, Wall: 1500 * time.Microsecond, UserTime: time.Millisecond, SysTime: time.Millisecond, MaxRSS: 4096,
-	}, cleanup: errors.New("left")}
+	}, cleanup: errors.New("left"), warnings: []string{"look"}}
 	got, err := newResult(p, []string{"sleep", "1"}, o, nil).encode()
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +84,9 @@ func TestResultForm(t *testing.T) {
   "notices": [
     "hard links"
   ],
+  "warnings": [
+    "look"
+  ],
   "cleanup": "left"
 }
 `
@@ -98,7 +101,7 @@ func TestResultForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = `{"version":1,"wall":"1.2.3","profile":"","enforce":"","command":[],"status":"not-run","exit":125,"signal":null,` +
-		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"degraded":[],"notices":[],"cleanup":null}`
+		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"degraded":[],"notices":[],"warnings":[],"cleanup":null}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -118,11 +118,14 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	}
 	if collectErr != nil && o.result.Started && p.Enforce != plan.EnforceOff {
 		// Had it been in the way of this run, the run would have failed.
-		printWarning(s.err, "ignoring what earlier runs left", collectErr)
+		printWarning(s.err, "ignoring what earlier runs left: "+collectErr.Error())
+	}
+	for _, w := range o.warnings {
+		printWarning(s.err, w)
 	}
 	if o.cleanup != nil {
 		// The command can bring this about, so that it must not change the status.
-		printWarning(s.err, "something of this run is left", o.cleanup)
+		printWarning(s.err, "something of this run is left: "+o.cleanup.Error())
 	}
 
 	out := newResult(p, command, o, err)
@@ -227,6 +230,7 @@ type outcome struct {
 	terminated bool           // wall got a SIGTERM while the command ran
 	gaveUp     syscall.Signal // what made wall give up before it knew the command to run, or 0
 	cleanup    error          // what of the run could not be removed; the status stays the command's
+	warnings   []string       // about what the command left, for the operator
 }
 
 // start runs the plan to its end; when ctx is done, the box is killed. The error is what kept the command from
@@ -241,6 +245,7 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 	signals := newRelay(p.Enforce == plan.EnforceOff && onTerminal, cancel)
 	cmd := nsexec.CommandContext(ctx, p)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+	gitBefore := viewGit(p)
 	if err := cmd.Start(); err != nil {
 		_, o.gaveUp = signals.stop()
 		if o.gaveUp != 0 {
@@ -257,6 +262,7 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 	o.terminated, o.gaveUp = signals.stop()
 	o.result = cmd.Result()
 	o.cleanup = cmd.CleanupError()
+	o.warnings = gitWarnings(gitBefore, viewGit(p))
 	if o.gaveUp != 0 {
 		// The signal came when the command ran and before wall knew, and has
 		// killed the box: tell what was asked for, not how it was done.
