@@ -377,7 +377,18 @@ func TestPolicySources(t *testing.T) {
 		t.Run(profile, func(t *testing.T) {
 			b := newBox(t, profile)
 			evil := "version = 1\nextends = \"base\"\nenforce = \"off\"\n[filesystem]\nhome = \"read-only\"\n[network]\nmode = \"host\"\n"
-			for _, name := range []string{".wall/gate.toml", ".wall/agent.toml", ".config/wall/gate.toml", ".config/wall/agent.toml", "wall/gate.toml", "gate.toml", "gate", "agent.toml", "agent"} {
+			// A project layer that would widen is refused, and named.
+			write(t, b.ws+"/.wall/"+profile+".toml", evil)
+			if r := b.sh("touch ran"); r.code != 125 || !strings.Contains(r.err, ".wall/"+profile+".toml") {
+				t.Errorf("with a project layer that widens: exit status %d, %q", r.code, r.err)
+			}
+			if _, err := os.Stat(b.ws + "/ran"); err == nil {
+				t.Error("the command ran")
+			}
+			if err := os.RemoveAll(b.ws + "/.wall"); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{".config/wall/gate.toml", ".config/wall/agent.toml", "wall/gate.toml", "gate.toml", "gate", "agent.toml", "agent"} {
 				write(t, b.ws+"/"+name, evil)
 			}
 			for _, dir := range []string{"tmp", "run", "cache", "bin"} {

@@ -347,6 +347,7 @@ func TestTableGitForms(t *testing.T) {
 		{"bare-bones", func(t *testing.T, ws string) {
 			write(t, ws+"/.git/HEAD", "ref: refs/heads/main\n")
 			write(t, ws+"/.git/evildir/x", "")
+			write(t, ws+"/.git/refs/x", "")
 			if err := os.MkdirAll(ws+"/.git/objects", 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -358,6 +359,20 @@ func TestTableGitForms(t *testing.T) {
 			{"create $W/.git/config", "ok", "", "EEXIST|EROFS", ""},
 			{"mkdir $W/.git/info", "ok", "", "EEXIST", ""},
 			{"create $W/.git/info/attributes", "ENOENT", "", "EROFS", ""},
+			{"rename $W/.git $W/git2", "ok", "", "EBUSY", ""},
+		}},
+		{"no repository", func(t *testing.T, ws string) {
+			// HEAD and objects, but no refs: git does not take it yet, and the
+			// command must not complete it.
+			write(t, ws+"/.git/HEAD", "ref: refs/heads/main\n")
+			write(t, ws+"/.git/evildir/x", "")
+			write(t, ws+"/.git/objects/x", "")
+		}, []row{
+			{"mkdir $W/.git/refs", "ok", "", "EROFS", ""},
+			{"mkdir $W/.git/hooks", "ok", "", "EROFS", ""},
+			{"create $W/.git/config", "ok", "", "EROFS", ""},
+			{"rename $W/.git/evildir $W/.git/refs", "ok", "", "EROFS", ""},
+			{"rename $W/evildir $W/.git/refs", "ok", "", "EXDEV", ""},
 			{"rename $W/.git $W/git2", "ok", "", "EBUSY", ""},
 		}},
 		{"file", func(t *testing.T, ws string) {
