@@ -14,6 +14,8 @@ const (
 	maxOpen = 48
 	// maxPasses bounds how often a directory is read again because entries
 	// keep appearing; a survivor that writes faster than we remove is an error.
+	// Reading the top again for what was moved up into it does not count: each
+	// such pass takes maxOpen levels off the tree, however deep it is.
 	maxPasses = 1000
 	// maxReported bounds the errors that are told one by one.
 	maxReported = 5
@@ -32,10 +34,14 @@ const (
 func emptyDir(top int, path string, leave map[string]bool) error {
 	r := remover{top: top}
 	buf := make([]byte, 32<<10)
-	for range maxPasses {
+	for idle := 0; idle < maxPasses; idle++ {
+		moved := r.moved
 		progress, left := r.pass(top, path, buf, 0, leave)
 		if left == 0 || !progress {
 			return r.err()
+		}
+		if r.moved > moved {
+			idle = 0
 		}
 		r.errs, r.failed = nil, 0 // what still fails is met again
 	}

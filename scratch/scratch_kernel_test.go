@@ -955,6 +955,35 @@ func TestKernelRemoveDeepTree(t *testing.T) {
 	}
 }
 
+// A tree deeper than anybody can make it by descending: chains of directories,
+// each moved to the end of the next. A first version gave up on it.
+func TestKernelRemoveDeepTreeOfRenames(t *testing.T) {
+	const chains, levels = 210, 300
+	d := prepare(t, sample(memoryDir(t)))
+	top := d.Path() + "/tmp"
+	for i := range chains {
+		chain := fmt.Sprintf("%s/%d", top, i)
+		bottom := chain + strings.Repeat("/d", levels)
+		if err := os.MkdirAll(bottom, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			if err := os.Rename(fmt.Sprintf("%s/%d", top, i-1), bottom+"/d"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	limitFDs(t, uint64(openFDs(t)+maxOpen+8))
+	begin := time.Now()
+	remove(t, d)
+	if isThere(d.Path()) {
+		t.Error("left")
+	}
+	if took := time.Since(begin); took > time.Minute {
+		t.Errorf("it took %v", took)
+	}
+}
+
 func TestKernelRemoveWideTree(t *testing.T) {
 	d := prepare(t, sample(memoryDir(t)))
 	fd, err := unix.Open(d.Path()+"/tmp", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
