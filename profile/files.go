@@ -529,18 +529,30 @@ func (r *resolver) hides() {
 
 // ownDirs are wall's own settings, trust store, records and caches.
 func (r *resolver) ownDirs() []string {
-	own := []string{SystemDir}
+	own := append(r.policyDirs(), SystemDir)
 	if r.at.home != "" {
-		for _, d := range []string{".config", ".local/state", ".local/share", ".cache"} {
-			own = append(own, join(r.at.home, d+"/wall"))
-		}
+		own = append(own, join(r.at.home, ".local/share/wall"), join(r.at.home, ".cache/wall"))
 	}
-	for _, v := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"} {
+	return append(own, r.xdgDirs("XDG_DATA_HOME", "XDG_CACHE_HOME")...)
+}
+
+// policyDirs are those of ownDirs that decide about the next run.
+func (r *resolver) policyDirs() []string {
+	var dirs []string
+	if r.at.home != "" {
+		dirs = append(dirs, join(r.at.home, ".config/wall"), join(r.at.home, ".local/state/wall"))
+	}
+	return append(dirs, r.xdgDirs("XDG_CONFIG_HOME", "XDG_STATE_HOME")...)
+}
+
+func (r *resolver) xdgDirs(variables ...string) []string {
+	var dirs []string
+	for _, v := range variables {
 		if d := lookup(r.h.Environ, v); strings.HasPrefix(d, "/") && strings.IndexByte(d, 0) < 0 {
-			own = append(own, path.Clean(d)+"/wall")
+			dirs = append(dirs, join(path.Clean(d), "wall"))
 		}
 	}
-	return own
+	return dirs
 }
 
 func (r *resolver) protects() {
@@ -566,8 +578,8 @@ func (r *resolver) protects() {
 		}
 		b.protectPath(p, x.Origin, plan.TypeDir, "")
 	}
-	for _, p := range r.ownDirs() {
-		// Where the command could make one, it would decide about the next run.
+	for _, p := range r.policyDirs() {
+		// One that the command made would decide about the next run.
 		if !b.t.walk(p).exists() {
 			b.protectPath(p, def, plan.TypeDir, "")
 		}

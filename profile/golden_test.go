@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 //	x PATH          executable         l PATH TARGET   symbolic link
 //	s PATH          socket             c PATH          character device
 //	b PATH          block device       p PATH          FIFO
+//	m PATH MODE UID permission bits (octal) and owner of what is there already
 //	- PATH          remove it and what lies below
 const baseTree = `
 l /bin usr/bin
@@ -71,7 +72,7 @@ func parseTree(t testing.TB, text string) fstest.MapFS {
 		p, arg, _ := strings.Cut(rest, " ")
 		p = strings.ReplaceAll(strings.TrimPrefix(p, "/"), `\s`, " ")
 		arg = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(arg)
-		f := &fstest.MapFile{Mode: 0o644}
+		f := ownedFile("/"+p, 0o644, nil)
 		switch kind {
 		case "d":
 			f.Mode = fs.ModeDir | 0o755
@@ -89,6 +90,15 @@ func parseTree(t testing.TB, text string) fstest.MapFS {
 			f.Mode |= fs.ModeDevice
 		case "p":
 			f.Mode |= fs.ModeNamedPipe
+		case "m":
+			var mode fs.FileMode
+			var uid uint32
+			if _, err := fmt.Sscanf(arg, "%o %d", &mode, &uid); err != nil || m[p] == nil {
+				t.Fatalf("tree line %q", line)
+			}
+			m[p].Mode = m[p].Mode&^fs.ModePerm | mode
+			m[p].Sys = &fileOwner{uid}
+			continue
 		case "-":
 			for k := range m {
 				if within("/"+k, "/"+p) {
@@ -101,12 +111,24 @@ func parseTree(t testing.TB, text string) fstest.MapFS {
 		}
 		for d := path.Dir(p); d != "."; d = path.Dir(d) {
 			if m[d] == nil {
-				m[d] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+				m[d] = ownedFile("/"+d, fs.ModeDir|0o755, nil)
 			}
 		}
 		m[p] = f
 	}
 	return m
+}
+
+// A fileOwner stands for the *syscall.Stat_t of a real file.
+type fileOwner struct{ Uid uint32 }
+
+// ownedFile is a file of the account below its home, of root elsewhere.
+func ownedFile(p string, mode fs.FileMode, data []byte) *fstest.MapFile {
+	o := &fileOwner{0}
+	if within(p, "/home/u") {
+		o.Uid = 1000
+	}
+	return &fstest.MapFile{Mode: mode, Data: data, Sys: o}
 }
 
 // A goldenHost is the host section of a golden file; fields left out have the
@@ -211,7 +233,16 @@ func readCase(t testing.TB, a *archive) (Host, Options) {
 	}
 	m := parseTree(t, tree)
 	for n, data := range files {
-		m[n[1:]] = &fstest.MapFile{Mode: 0o644, Data: []byte(data)}
+		old := m[n[1:]] // the tree may say whose it is
+		m[n[1:]] = ownedFile(n, 0o644, []byte(data))
+		if old != nil {
+			m[n[1:]].Mode, m[n[1:]].Sys = old.Mode, old.Sys
+		}
+		for d := path.Dir(n[1:]); d != "."; d = path.Dir(d) {
+			if m[d] == nil {
+				m[d] = ownedFile("/"+d, fs.ModeDir|0o755, nil)
+			}
+		}
 	}
 	o := parseArgs(args)
 	o.CustomFilter = func(p string, data []byte) ([]byte, error) {

@@ -102,11 +102,11 @@ var tables = []string{"filesystem", "network", "environment", "process", "limits
 const (
 	needsNetwork = "filtering the network by host name"
 	needsPorts   = "passing single ports between the host and the box"
-	needsInject  = "stored variables"
-	needsCaches  = "private caches"
+	needsInject  = "an overlay of stored variables"
+	needsCaches  = "a private cache of a tool"
 	needsPTY     = "a private terminal"
 	needsTime    = "a time limit"
-	needsCgroup  = "limits of the whole box"
+	needsCgroup  = "a limit of the whole box"
 	needsOutput  = "a bounded output"
 )
 

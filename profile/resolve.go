@@ -115,6 +115,7 @@ func (r *resolver) resolve() (plan.Plan, error) {
 		Stdio:    slices.Clone(r.h.Stdio),
 		KeepFDs:  slices.Compact(slices.Sorted(slices.Values(r.o.KeepFDs))),
 	}
+	r.p.Notices = st.ignored()
 	r.b = newBuilder(r.t)
 	r.b.workspace, r.b.cwd = r.at.workspace, r.at.cwd
 	var errs []error

@@ -22,6 +22,7 @@ type Stack struct {
 	h      Host
 	cli    commandLine
 
+	project Layer    // its File is nil when there is none
 	widened []Change // by the project layer
 	trusted bool
 	trustAt string // where the trust store is; "" when there is none
@@ -168,6 +169,24 @@ func (s *Stack) ownDir(variable, dir string) string {
 	return join(s.at.home, dir+"/wall")
 }
 
+// ignored gives a notice for each variable that moves wall's own files into the
+// workspace, where there are some.
+func (s *Stack) ignored() []plan.Notice {
+	var out []plan.Notice
+	for _, v := range [][2]string{{"XDG_CONFIG_HOME", ".config"}, {"XDG_STATE_HOME", ".local/state"}} {
+		d := lookup(s.h.Environ, v[0])
+		if !strings.HasPrefix(d, "/") || strings.IndexByte(d, 0) >= 0 || !s.inWorkspace(d) {
+			continue
+		}
+		own := join(path.Clean(d), "wall")
+		if l := s.t.walk(own); l.exists() && own != s.ownDir(v[0], v[1]) {
+			out = append(out, plan.Notice{Origin: plan.Origin{Text: v[0]}, Text: "ignoring " + quote(own) + ": it lies in the workspace",
+				Hint: "the command of an earlier run could have written it"})
+		}
+	}
+	return out
+}
+
 func (s *Stack) inWorkspace(p string) bool {
 	if s.at.workspace == "" || s.t == nil {
 		return false
@@ -193,6 +212,7 @@ func (s *Stack) finish(layers []Layer, project, flags Layer) error {
 	if project.File == nil {
 		return nil
 	}
+	s.project = project
 	// Twice: what it says over the profile, and what comes of it under the flags.
 	a, b := merge(layers, commandLine{}), merge(with, commandLine{})
 	s.widened = s.widens(&a, &b, nil)

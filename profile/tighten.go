@@ -62,11 +62,24 @@ func Compare(a, b *Stack) []Change {
 	return c.compare()
 }
 
-// widens adds what b takes back of a to found, each line once.
+// widens adds what b, which has the project layer, takes back of a to found.
+// What only a flag and the project layer do together is blamed on the latter.
 func (s *Stack) widens(a, b *settings, found []Change) []Change {
 	c := comparer{a: a, b: b, path: s.real, strict: true}
 	for _, x := range c.compare() {
-		if x.Kind != Narrower && !slices.Contains(found, x) {
+		if x.Kind == Narrower {
+			continue
+		}
+		if x.Origin.File != s.project.File.Source {
+			k, _ := LookupKey(x.Key)
+			f := k.field(s.project.File)
+			if set, _ := isSet(f); set {
+				x.Origin = originOf(f)
+			} else {
+				x.Origin = plan.Origin{File: s.project.File.Source}
+			}
+		}
+		if !slices.Contains(found, x) {
 			found = append(found, x)
 		}
 	}

@@ -159,18 +159,35 @@ func climbs(s string) bool {
 	return false
 }
 
-// projectError names every line of an untrusted project layer that widens.
+// projectError names every line of an untrusted project layer that widens. A
+// line that takes back many things is told once.
 func (s *Stack) projectError() error {
 	if len(s.widened) == 0 || s.trusted {
 		return nil
 	}
-	var errs []error
-	for _, c := range s.widened {
-		hint := "remove the line, or accept exactly this content with: wall trust " + quote(c.Origin.File)
-		if s.trust != nil {
-			hint += "; the trust store " + quote(s.trustAt) + " does not count: " + s.trust.Error()
+	var errs []*plan.Error
+	more := map[*plan.Error]int{}
+	for i, c := range s.widened {
+		if i > 0 {
+			last := s.widened[i-1]
+			if c.Key == last.Key && c.Origin == last.Origin && c.To == "" && last.To == "" && c.Item != "" {
+				more[errs[len(errs)-1]]++
+				continue
+			}
 		}
-		errs = append(errs, &plan.Error{Op: "the project layer may only tighten: " + c.String(), Origin: c.Origin, Hint: hint})
+		errs = append(errs, &plan.Error{Op: "the project layer may only tighten: " + c.String(), Origin: c.Origin})
 	}
-	return errors.Join(errs...)
+	out := make([]error, len(errs))
+	for i, e := range errs {
+		if n := more[e]; n > 0 {
+			e.Op += fmt.Sprintf("; and %d more", n)
+		}
+		out[i] = e
+	}
+	last := errs[len(errs)-1]
+	last.Hint = "remove what widens, or accept exactly this content with: wall trust " + quote(s.project.Path)
+	if s.trust != nil {
+		last.Hint += "; the trust store " + quote(s.trustAt) + " does not count: " + s.trust.Error()
+	}
+	return errors.Join(out...)
 }
