@@ -12,7 +12,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null && { git diff --quiet HEAD 2>/d
 BUILDFLAGS := -trimpath -buildvcs=false -tags netgo,osusergo
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(subst $(subst ,, ),,$(COMMIT))
 
-.PHONY: help setup build build-pure demo test race vet fmt staticcheck lint golden fuzz integration bench check cover install uninstall clean
+.PHONY: help setup build build-pure demo test race vet fmt staticcheck lint golden fuzz integration kernels bench check cover install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ build-pure: ## build bin/wall without cgo: built-in system call filters only
 	CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)' -o bin/wall ./cmd/wall
 
 demo: ## box a real command of this repository, and show what it could and could not do
-	@sh scripts/setup.sh test
+	@sh scripts/setup.sh demo
 	@$(MAKE) --no-print-directory build
 	@sh scripts/demo.sh
 
@@ -45,6 +45,11 @@ integration: ## run only the tests of the built binary on this kernel, like test
 race: ## run the tests of the packages with the race detector
 	@sh scripts/setup.sh build
 	$(GO) test -race -timeout=15m $$($(GO) list ./... | grep -v /integration)
+
+kernels: ## run wall on other kernels, in qemu (amd64)
+	@sh scripts/setup.sh test
+	@$(MAKE) --no-print-directory build
+	WALL_BIN=$(CURDIR)/bin/wall $(GO) test -count=1 -v ./integration/kernels
 
 golden: ## compare the golden plans; rewrite them with: go test ./profile -run Golden -update
 	$(GO) test ./profile -run Golden

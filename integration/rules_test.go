@@ -98,6 +98,8 @@ var imports = map[string]map[string]string{
 		"plan":                   "prints it, and its errors",
 		"profile":                "resolves flags and files",
 		"profile/lint":           "wall profile check",
+		"profile/convert":        "the importers",
+		"profile/schema":         "prints it",
 		"nsexec":                 "runs the plan",
 		"landlock":               "doctor probes it",
 		"seccomp":                "doctor probes it; custom filters are compiled",
@@ -109,6 +111,8 @@ var imports = map[string]map[string]string{
 	"seccomp/gen": {
 		"seccomp": "compiles the built-in profiles",
 	},
+	"integration/kernels":       {},
+	"integration/kernels/guest": {"integration/kernels": "the steps and their results"},
 	"integration/probe": {
 		"golang.org/x/net/bpf":  "assembles a filter behind which a facility of the kernel looks missing",
 		"golang.org/x/sys/unix": "system calls",
@@ -461,6 +465,7 @@ var notRequired = map[string]string{
 
 // Tests that may skip on their own, because another run of the same tests does what is skipped.
 var mayskip = map[string]string{
+	"TestKernels":                   "the machines hold both users and are the same whoever starts them; the root half runs it",
 	"TestUnprivileged":              "runs the others again as another user, but not itself",
 	"TestKernelHostileRoots":        "a case that only an ordinary user sees; the unprivileged half has it",
 	"TestKernelCollectTriesAgain":   "root may write everywhere; the unprivileged half has it",
@@ -636,7 +641,7 @@ func TestRulesMakeTargets(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):.*## .`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
 		targets[m[1]] = true
 	}
-	for _, want := range []string{"help", "setup", "build", "demo", "test", "race", "vet", "staticcheck", "lint", "golden", "fuzz", "integration", "bench", "check", "install", "cover", "clean"} {
+	for _, want := range []string{"help", "setup", "build", "demo", "test", "race", "vet", "staticcheck", "lint", "golden", "fuzz", "integration", "kernels", "bench", "check", "install", "cover", "clean"} {
 		if !targets[want] {
 			t.Errorf("the Makefile has no target %s", want)
 		}

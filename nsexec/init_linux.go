@@ -129,6 +129,7 @@ func (s *stage2) launch(pid chan<- int) {
 	// Last, so that the filter need not allow any of the above.
 	s.step("seccomp", s.applyFilter)
 	s.step("self-test", func() error { return selfTest(&s.p, s.launcher) })
+	s.step("signals", ignoreSignals)
 	s.step("execve", func() error {
 		n, err := s.execute()
 		if err == nil {
@@ -237,10 +238,14 @@ func (s *stage2) loadFilter() (err error) {
 // ignoreSignals keeps signals sent from inside from ending pid 1: the Go
 // runtime installs handlers that would, which lifts the kernel's protection of
 // pid 1 (kill(2), NOTES; pid_namespaces(7)). Where Landlock scopes signals they
-// cannot be sent in the first place. It is done after the command was
-// executed, which would inherit ignored signals, and by bare system calls,
-// because os/signal costs several milliseconds for all of them.
-func ignoreSignals() {
+// cannot be sent in the first place.
+//
+// It comes before the command exists, and the command does not inherit it: the
+// runtime's fork resets every signal that it believes to handle to the default.
+// What has no handler is left as it is, because the kernel protects pid 1
+// there, and what the caller ignores the command ignores, too. By bare system
+// calls, because os/signal costs several milliseconds for all of them.
+func ignoreSignals() error {
 	const sigIgn = 1 // SIG_IGN of asm-generic/signal-defs.h
 	type sigaction struct {
 		handler  uintptr
@@ -248,16 +253,27 @@ func ignoreSignals() {
 		restorer uintptr
 		mask     uint64
 	}
-	act := sigaction{handler: sigIgn}
 	for n := uintptr(1); n <= 64; n++ {
 		switch syscall.Signal(n) {
 		case syscall.SIGKILL, syscall.SIGSTOP, // cannot be ignored
 			syscall.SIGCHLD, // ignored, it would keep wait4 from seeing children
-			syscall.SIGURG:  // the Go scheduler's own
+			syscall.SIGURG,  // the Go scheduler's own
+			32, 33:          // the C library's own; no handler of the Go runtime's
 			continue
 		}
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, n, uintptr(unsafe.Pointer(&act)), 0, unsafe.Sizeof(act.mask), 0, 0)
+		var act sigaction
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, n, 0, uintptr(unsafe.Pointer(&act)), unsafe.Sizeof(act.mask), 0, 0); errno != 0 {
+			return os.NewSyscallError("rt_sigaction", errno)
+		}
+		if act.handler <= sigIgn {
+			continue
+		}
+		act = sigaction{handler: sigIgn}
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, n, uintptr(unsafe.Pointer(&act)), 0, unsafe.Sizeof(act.mask), 0, 0); errno != 0 {
+			return os.NewSyscallError("rt_sigaction", errno)
+		}
 	}
+	return nil
 }
 
 func (s *stage2) applyLandlock() error {
@@ -369,7 +385,6 @@ func (s *stage2) deliver(sig syscall.Signal) {
 // (pid_namespaces(7)).
 func (s *stage2) reap(pid int) {
 	s.command.Store(int64(pid))
-	ignoreSignals()
 	// pid 1 lets go of the caller's streams, so that only the command holds them.
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {

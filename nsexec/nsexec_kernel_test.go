@@ -160,7 +160,7 @@ func TestBoxRunsACommand(t *testing.T) {
 // Each step of stage 2 that fails must keep the command from running, say so
 // with its origin, and leave nothing behind.
 func TestEachStepFailsOnce(t *testing.T) {
-	steps := []string{"order", "mounts", "loopback", "limits", "directory", "ruleset", "filter", "watch", "privileges", "landlock", "seccomp", "self-test", "execve"}
+	steps := []string{"order", "mounts", "loopback", "limits", "directory", "ruleset", "filter", "watch", "privileges", "landlock", "seccomp", "self-test", "signals", "execve"}
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			p := testPlan(t, sh("touch ran")...)
@@ -387,6 +387,22 @@ func TestIgnoredSignalsAreInherited(t *testing.T) {
 	for s := syscall.Signal(1); s < 32; s++ {
 		if got := mask&(1<<(s-1)) != 0; got != want[s] {
 			t.Errorf("%v ignored: %v, want %v", s, got, want[s])
+		}
+	}
+}
+
+// Without Landlock's scope the command can send signals to pid 1; as its first
+// act, it is as fast as it can be.
+func TestPid1OutlivesSignals(t *testing.T) {
+	for sig := 1; sig <= 64; sig++ {
+		if sig == 32 || sig == 33 { // the C library's own; it does not let them be sent
+			continue
+		}
+		p := testPlan(t, sh(fmt.Sprintf("kill -%d 1; exit 5", sig))...)
+		p.Landlock = plan.Landlock{}
+		c := Command(p)
+		if err := c.Run(); c.Result().ExitCode != 5 {
+			t.Errorf("signal %d: %+v, error %v", sig, c.Result(), err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to it that what wall needs is installed; where all of it is there already, nothing is run and no network is needed.
 #
-#   scripts/setup.sh [build|test|all]     what for (default: all)
+#   scripts/setup.sh [build|demo|test|all]     what for (default: all)
 #   scripts/setup.sh apparmor BINARY      let BINARY make user namespaces where AppArmor keeps them from unprivileged users
 #
 # Missing packages come through apt-get: as root directly, otherwise through sudo where it works without a password or a
@@ -52,6 +52,8 @@ find_missing() {
 	need procps command_exists ps
 	need util-linux command_exists setpriv
 	need passwd command_exists useradd
+	[ "$1" = demo ] && return
+	[ "$(uname -m)" != x86_64 ] || need qemu-system-x86 command_exists qemu-system-x86_64 # other kernels
 	[ "$1" = test ] && return
 	need bubblewrap command_exists bwrap # make bench compares with it
 }
@@ -106,7 +108,7 @@ apparmor() {
 }
 
 case ${1:-all} in
-build | test | all)
+build | demo | test | all)
 	install_missing "${1:-all}"
 	check_go
 	;;
@@ -115,7 +117,7 @@ apparmor)
 	apparmor "$2"
 	;;
 *)
-	say "usage: scripts/setup.sh [build|test|all] | apparmor BINARY"
+	say "usage: scripts/setup.sh [build|demo|test|all] | apparmor BINARY"
 	exit 2
 	;;
 esac

@@ -80,7 +80,7 @@ shift
 exec setpriv --reuid=$user --regid=$user --init-groups --inh-caps=-all env -i \\
 	HOME=$home USER=$user LOGNAME=$user SHELL=/bin/sh LANG=C.UTF-8 PATH="$goroot/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \\
 	GOPATH=$base/go GOCACHE=$base/cache GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local CI="${CI:-}" \\
-	WALL_BIN=$base/wall/bin/wall WALL_PROBE=$base/bin/probe WALL_TEST_REQUIRE=$(require unprivileged) \\
+	WALL_BIN=$base/wall/bin/wall WALL_PROBE=$base/bin/probe WALL_TEST_REQUIRE=$(require unprivileged) WALL_TEST_KERNELS=skip \\
 	"\$program" "\$@"
 END
 chmod 755 "$tmp/as-user"
