@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/wallsandbox/wall/plan"
 	"golang.org/x/sys/unix"
@@ -300,15 +301,29 @@ func removePlaceholders(entries []entry) error {
 // made, which is then the user's own.
 func removePlaceholder(e entry) error {
 	p := string(e.Path)
-	parent, err := openat2(unix.AT_FDCWD, path.Dir(p), unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	parent, restore, err := openParent(path.Dir(p))
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer unix.Close(parent)
+	defer restore()
 	base := path.Base(p)
+	err = removeFrom(parent, base, e)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		// The command may have taken the right to change this directory.
+		var opened opener
+		defer opened.restore()
+		if opened.allow(parent, 0o300) {
+			err = removeFrom(parent, base, e)
+		}
+	}
+	return err
+}
+
+// removeFrom removes one placeholder from its directory.
+func removeFrom(parent int, base string, e entry) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
 		return nil
@@ -352,6 +367,87 @@ func removePlaceholder(e entry) error {
 		return nil
 	}
 	return unlink(parent, base, 0)
+}
+
+// openParent opens the directory dir, through no link, for changing names in it.
+// A command may have taken the right to search one of the directories on the
+// way; where that is the caller's own, it is given back until restore is
+// called, which also closes the directory.
+func openParent(dir string) (fd int, restore func(), err error) {
+	var opened opener
+	fd, err = openat2(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err == unix.EACCES {
+		fd, err = opened.walk(dir)
+	}
+	if err != nil {
+		opened.restore()
+		return -1, nil, err
+	}
+	return fd, func() {
+		unix.Close(fd)
+		opened.restore()
+	}, nil
+}
+
+// An opener gives rights back and takes them again.
+type opener struct {
+	changed []changedMode
+}
+
+type changedMode struct {
+	fd   int // O_PATH
+	mode uint32
+}
+
+// walk is openat2 one element at a time.
+func (o *opener) walk(dir string) (int, error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	at, err := openat2(unix.AT_FDCWD, "/", flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	for name := range strings.SplitSeq(strings.Trim(dir, "/"), "/") {
+		next, err := openat2(at, name, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		if err == unix.EACCES && o.allow(at, 0o100) {
+			next, err = openat2(at, name, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		}
+		unix.Close(at)
+		if err != nil {
+			return -1, err
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// allow adds the bits to the mode of a directory of our own; false when nothing
+// was changed.
+func (o *opener) allow(fd int, bits uint32) bool {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Uid != uint32(unix.Geteuid()) || st.Mode&bits == bits {
+		return false
+	}
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	mode := st.Mode & 0o7777
+	if chmodHandle(dup, mode|bits) != nil {
+		unix.Close(dup)
+		return false
+	}
+	o.changed = append(o.changed, changedMode{dup, mode})
+	return true
+}
+
+// restore puts the modes back, the last one first: each was reached through
+// those before it.
+func (o *opener) restore() {
+	for _, c := range slices.Backward(o.changed) {
+		_ = chmodHandle(c.fd, c.mode) // it could be changed just now
+		unix.Close(c.fd)
+	}
+	o.changed = nil
 }
 
 // is reports whether st can be what the entry says was made. When its maker

@@ -695,24 +695,62 @@ func TestKernelCollectHalfMadePlaceholders(t *testing.T) {
 
 // What cannot be removed now is not forgotten.
 func TestKernelCollectTriesAgain(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may write everywhere; TestUnprivileged runs it")
-	}
+	need(t, "root", os.Geteuid() == 0)
 	dir := tempDir(t)
 	os.Mkdir(dir+"/w", 0o755)
 	s := sample(dir)
 	s.Placeholders = []plan.Placeholder{{Path: dir + "/w/p", Type: plan.TypeDir}}
 	d := prepare(t, s)
-	os.Chmod(dir+"/w", 0o555)
+	if err := setImmutable(dir+"/w", 1); err != nil {
+		t.Log(err)
+		need(t, "immutable", false)
+	}
+	t.Cleanup(func() { setImmutable(dir+"/w", 0) })
 	if err := d.Remove(); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), dir+"/w/p") {
 		t.Errorf("error %v", err)
 	}
 	if got := names(t, s.Path()); !slices.Equal(got, []string{recordName}) {
 		t.Errorf("left %q", got)
 	}
-	os.Chmod(dir+"/w", 0o755)
+	setImmutable(dir+"/w", 0)
 	if removed, err := Collect(s.Root); err != nil || len(removed) != 1 || isThere(dir+"/w/p") {
 		t.Errorf("%q, %v", removed, err)
+	}
+}
+
+// A command takes the rights of the directories around a placeholder away: it
+// goes all the same, and the directories keep the modes that the command chose.
+func TestKernelPlaceholdersInClosedDirectories(t *testing.T) {
+	for _, modes := range [][3]uint32{
+		{0o755, 0o755, 0o555}, {0o755, 0o755, 0}, {0o755, 0, 0o755}, {0, 0, 0}, {0o2055, 0o1700, 0o077}, {0o600, 0o600, 0o600}, {0o300, 0o300, 0o500},
+	} {
+		dir := tempDir(t)
+		dirs := []string{dir + "/a", dir + "/a/b", dir + "/a/b/c"}
+		os.MkdirAll(dirs[2], 0o755)
+		s := sample(dir)
+		s.Placeholders = []plan.Placeholder{{Path: dirs[2] + "/d", Type: plan.TypeDir}, {Path: dirs[2] + "/f", Type: plan.TypeFile, Content: ".\n"}}
+		d := prepare(t, s)
+		for i, name := range slices.Backward(dirs) {
+			if err := unix.Chmod(name, modes[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fds := openFDs(t)
+		if err := d.Remove(); err != nil {
+			t.Errorf("%#o: %v", modes, err)
+		}
+		if left := fds - openFDs(t); left < 1 {
+			t.Errorf("%#o: descriptors are left", modes)
+		}
+		for i, name := range dirs {
+			if got := mode(t, name) & 0o7777; got != modes[i] {
+				t.Errorf("%#o: %s has mode %#o now", modes, name, got)
+			}
+			os.Chmod(name, 0o700)
+		}
+		if got := names(t, dirs[2]); len(got) != 0 {
+			t.Errorf("%#o: left %q", modes, got)
+		}
 	}
 }
 
@@ -1141,6 +1179,17 @@ func TestKernelRemoveStopsAtMountPoints(t *testing.T) {
 	}
 }
 
+// setImmutable sets or clears the flag that keeps even root from changing a file.
+func setImmutable(path string, on int) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, on*immutable)
+}
+
 func TestKernelRemoveReportsTheImmutable(t *testing.T) {
 	need(t, "root", os.Geteuid() == 0)
 	dir := tempDir(t)
@@ -1149,15 +1198,6 @@ func TestKernelRemoveReportsTheImmutable(t *testing.T) {
 	var fixed []string
 	for i := range maxReported + 2 {
 		fixed = append(fixed, fmt.Sprintf("%s/home/dir/%d", d.Path(), i))
-	}
-	setImmutable := func(path string, on int) error {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		const immutable = 0x10 // FS_IMMUTABLE_FL
-		return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, on*immutable)
 	}
 	for _, f := range fixed {
 		write(t, f, "")
