@@ -441,6 +441,9 @@ func show(k Key, f any, layer int) (v any, text string, items []Setting) {
 			return out
 		}
 		v, text, items = showList(k, f, layer, func(v Var) any { return v.Name }, func(v Var) string { return v.Name + " = ..." }, names)
+		if len(items) == 0 {
+			return v, "{}", items
+		}
 		return v, "{ " + strings.Trim(text, "[]") + " }", items
 	}
 	return nil, "", nil

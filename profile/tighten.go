@@ -326,7 +326,13 @@ func (c *comparer) vars(k *Key, a []Item[Var], b *List[Var]) {
 		}
 		return out
 	}
+	n := len(c.out)
 	c.lists(k, last(a), last(b.Items), b.Origin)
+	for i := range c.out[n:] {
+		if x := &c.out[n+i]; x.To == "" {
+			x.Kind = Other // the caller's own may cross where the fixed one was
+		}
+	}
 }
 
 // hosts compares lists of host patterns by what they cover.
