@@ -801,8 +801,8 @@ func TestTableHost(t *testing.T) {
 	}
 }
 
-// TestTableLater looks for files and sockets that the host makes after the
-// start, in places that are hidden or private. Promises 8, 10.
+// TestTableLater looks for files that the host makes after the start, in places
+// that are hidden or private. Sockets made after the start are not tried. Promises 8, 10.
 func TestTableLater(t *testing.T) {
 	if !inOwnHome(t) {
 		return
