@@ -1,28 +1,222 @@
 package main
 
 import (
-	"io"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
+	"github.com/wallsandbox/wall/profile/lint"
 )
+
+// A listedProfile is one line of "wall profile list".
+type listedProfile struct {
+	Name        string            `json:"name"`
+	Kind        profile.LayerKind `json:"kind"`
+	File        string            `json:"file"` // "" for a built-in
+	Description string            `json:"description"`
+	Error       string            `json:"error,omitempty"` // why it cannot be used
+}
 
 func newProfileList(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the profiles that -p finds by name",
-		Long:    `List the profiles that -p finds by name.`,
-		Example: `  wall profile list`,
-		Args:    noArgs,
+		Use:   "list [--json]",
+		Short: "List the profiles that -p finds by name",
+		Long: `List the profiles that -p finds by name, and where each is: built into wall, of the
+machine in /etc/wall, of the user in $XDG_CONFIG_HOME/wall. A project layer in .wall of
+the working directory is laid over the profile of its name and may only tighten it; a
+file there with another name is a profile of its own, for "-p .wall/NAME.toml".
+
+The exit status is 1 when a file cannot be used.`,
+		Example: `  wall profile list
+  wall profile list --json`,
+		Args:                  noArgs,
+		DisableFlagsInUseLine: true,
 	}
+	var asJSON bool
+	addSwitch(cmd.Flags(), &asJSON, "json", "print the list as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, n := range profile.Builtins() {
-			if _, err := io.WriteString(s.out, n+"\n"); err != nil {
-				return err
-			}
+		list, err := listProfiles()
+		if err != nil {
+			return err
 		}
-		return nil
+		if asJSON {
+			err = writeJSON(s.out, struct {
+				Version  int             `json:"version"`
+				Profiles []listedProfile `json:"profiles"`
+			}{resultVersion, list})
+		} else {
+			err = printProfiles(s, list)
+		}
+		if err == nil && slices.ContainsFunc(list, func(p listedProfile) bool { return p.Error != "" }) {
+			err = exitStatus(1)
+		}
+		return err
 	}
 	return cmd
+}
+
+func printProfiles(s streams, list []listedProfile) error {
+	name, where := 0, 0
+	place := func(p listedProfile) string {
+		if p.File == "" {
+			return string(p.Kind)
+		}
+		return string(p.Kind) + " " + quoteOdd(p.File)
+	}
+	for _, p := range list {
+		name, where = max(name, len(p.Name)), max(where, len(place(p)))
+	}
+	for _, p := range list {
+		text := p.Description
+		if p.Error != "" {
+			text = "cannot be used: " + p.Error
+		}
+		line := fmt.Sprintf("%-*s  %-*s  %s", name, p.Name, where, place(p), oneLine(text))
+		if _, err := fmt.Fprintln(s.out, strings.TrimRight(line, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listProfiles finds every profile, sorted by name and within one name from the
+// lowest layer to the highest.
+func listProfiles() ([]listedProfile, error) {
+	h, err := gatherHost()
+	if err != nil {
+		return nil, err
+	}
+	var list []listedProfile
+	for _, n := range profile.Builtins() {
+		data, err := profile.Builtin(n)
+		if err != nil {
+			return nil, bug(err)
+		}
+		f, err := profile.Parse("built-in:"+n, data)
+		if err != nil {
+			return nil, bug(err)
+		}
+		list = append(list, listedProfile{Name: n, Kind: profile.LayerBuiltin, Description: f.Description.V})
+	}
+	places := []struct {
+		kind  profile.LayerKind
+		dir   string
+		shown string
+	}{
+		{profile.LayerSystem, profile.SystemDir, profile.SystemDir},
+		{profile.LayerUser, userProfiles(h), ""},
+		{profile.LayerProject, path.Join(h.Cwd, profile.ProjectDir), profile.ProjectDir},
+	}
+	for _, p := range places {
+		if p.dir == "" || p.kind == profile.LayerProject && h.Cwd == "" {
+			continue
+		}
+		if p.shown == "" {
+			p.shown = p.dir
+		}
+		found, err := listDirectory(h, p.kind, p.dir, p.shown)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
+	}
+	slices.SortStableFunc(list, func(a, b listedProfile) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// listDirectory finds the profiles of one directory. What -p would refuse has an
+// Error.
+func listDirectory(h profile.Host, kind profile.LayerKind, dir, shown string) ([]listedProfile, error) {
+	entries, err := fs.ReadDir(h.FS, strings.TrimPrefix(dir, "/"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, &plan.Error{Op: "cannot list the profiles in " + quoteOdd(shown), Err: pathCause(err)}
+	}
+	var list []listedProfile
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".toml")
+		if !ok {
+			continue
+		}
+		p := listedProfile{Name: oneLine(name), Kind: kind, File: oneLine(path.Join(shown, e.Name()))}
+		if kind == profile.LayerProject && !isInstalled(h, name) {
+			p.Kind = profile.LayerFile
+		}
+		var f *profile.File
+		data, err := lint.ReadFile(h.FS, path.Join(dir, e.Name()))
+		if err == nil {
+			f, err = profile.Parse(p.File, data)
+		}
+		if err == nil {
+			p.Description = oneLine(f.Description.V)
+			if p.Kind != profile.LayerFile {
+				// By name, as a run would: owner, mode, what it extends, what it widens.
+				var st *profile.Stack
+				if st, err = profile.Load(h, profile.Options{Profile: name}); err == nil && kind == profile.LayerProject && len(st.Widened()) > 0 && !st.Trusted() {
+					err = errors.New("it widens the profile and is not trusted (wall profile check tells where)")
+				}
+			}
+		}
+		if err != nil {
+			p.Error, _, _ = strings.Cut(pathCause(err).Error(), "\n")
+			p.Error = oneLine(p.Error)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// isInstalled reports whether there is a profile of that name below the project
+// layer.
+func isInstalled(h profile.Host, name string) bool {
+	if isBuiltin(name) {
+		return true
+	}
+	for _, dir := range []string{profile.SystemDir, userProfiles(h)} {
+		if dir == "" {
+			continue
+		}
+		if _, err := fs.Lstat(h.FS, strings.TrimPrefix(path.Join(dir, name+".toml"), "/")); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// userProfiles is where package profile looks for the user's own profiles: not
+// inside the workspace, which is not the user's to trust.
+func userProfiles(h profile.Host) string {
+	home := h.AccountHome
+	for _, v := range h.Environ {
+		name, value, _ := strings.Cut(v, "=")
+		switch {
+		case name == "HOME" && home == "" && path.IsAbs(value):
+			home = value
+		case name == "XDG_CONFIG_HOME" && path.IsAbs(value) && !insideOf(value, h.Cwd):
+			return path.Join(value, "wall")
+		}
+	}
+	if home == "" {
+		return ""
+	}
+	return path.Join(home, ".config/wall")
+}
+
+// insideOf reports whether p lies in dir, behind links too.
+func insideOf(p, dir string) bool {
+	if real, err := filepath.EvalSymlinks(p); err == nil {
+		p = real
+	}
+	p = path.Clean(p)
+	return dir != "" && (p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/"))
 }
