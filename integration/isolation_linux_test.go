@@ -349,14 +349,19 @@ func TestScratchHidden(t *testing.T) {
 	for _, profile := range []string{"gate", "agent"} {
 		home, ws := makeHome(t)
 		scratch := home + "/cache/scratch"
-		write(t, home+"/cache/x", "")
-		write(t, scratch+"/wall-0123456789abcdef/home/secret", "secret\n")
-		if err := os.Chmod(scratch, 0o700); err != nil {
-			t.Fatal(err)
+		root := fmt.Sprintf("%s/wall-%d", scratch, os.Getuid())
+		other := root + "/wall-0123456789abcdef/home"
+		plant := func() {
+			write(t, other+"/secret", "secret\n")
+			if err := os.Chmod(root, 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
+		write(t, home+"/cache/x", "")
+		plant()
 		b := newBox(t, profile)
 		b.ws, b.scratch = ws, scratch
-		for _, op := range []string{"list " + scratch, "list " + scratch + "/wall-0123456789abcdef/home"} {
+		for _, op := range []string{"list " + root, "list " + other} {
 			if got := b.control().try(op); !strings.HasPrefix(got, "ok ") {
 				t.Errorf("control: %s: %s", op, got)
 			}
@@ -364,7 +369,7 @@ func TestScratchHidden(t *testing.T) {
 			if got := b.try(op); !anyOf(got, "EACCES|ENOENT") {
 				t.Errorf("%s: %s: %s", profile, op, got)
 			}
-			write(t, scratch+"/wall-0123456789abcdef/home/secret", "secret\n")
+			plant()
 		}
 	}
 }

@@ -40,7 +40,6 @@ var modules = map[string]string{
 	"golang.org/x/net":                              "a virtual machine for BPF, in which tests run the filters",
 	"golang.org/x/sys":                              "system calls and their constants",
 	"golang.org/x/tools":                            "tests only: go-internal's reading of txtar archives",
-	"golang.org/x/term":                             "tells whether a stream is a terminal",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "go-landlock's: a system call on all threads at once; here also the id calls of stage 2",
 }
 
