@@ -12,8 +12,8 @@ import (
 
 // Names inside of wall-<id> that no sub-directory of a plan may have.
 const (
-	recordName = ".placeholders"
-	guardsName = ".guards" // plan.Scratch.Guards, each ended by NUL
+	recordName = ".placeholders" // also with "-<id>": handed over by that run
+	guardsName = ".guards"       // plan.Scratch.Guards, each ended by NUL
 	keepName   = ".keep"
 )
 
@@ -48,6 +48,12 @@ func dirID(name string) (id string, ok bool) {
 	return id, ok && isID(id)
 }
 
+// isRecord reports whether name is that of a record in a scratch directory.
+func isRecord(name string) bool {
+	rest, ok := strings.CutPrefix(name, recordName)
+	return ok && (rest == "" || rest[0] == '-' && isID(rest[1:]))
+}
+
 // checkScratch refuses what a valid plan cannot hold, before anything is made.
 func checkScratch(s plan.Scratch) error {
 	if err := checkRoot(s.Root); err != nil {
@@ -58,7 +64,7 @@ func checkScratch(s plan.Scratch) error {
 	}
 	dirs := make(map[string]bool, len(s.Dirs))
 	for _, d := range s.Dirs {
-		if !isElement(d.Name) || d.Name == recordName || d.Name == guardsName || d.Name == keepName || dirs[d.Name] {
+		if !isElement(d.Name) || strings.HasPrefix(d.Name, recordName) || d.Name == guardsName || d.Name == keepName || dirs[d.Name] {
 			return fmt.Errorf("wall bug: scratch sub-directory %q", d.Name)
 		}
 		if d.Mode&^0o7777 != 0 {
@@ -68,7 +74,7 @@ func checkScratch(s plan.Scratch) error {
 	}
 	for _, p := range s.Placeholders {
 		if !isAbsClean(p.Path) || p.Path == "/" || p.Type != plan.TypeDir && p.Type != plan.TypeFile ||
-			p.Type == plan.TypeDir && p.Content != "" || len(p.Content) > maxContent {
+			p.Type == plan.TypeDir && p.Content != "" || !isContent(p.Content) {
 			return fmt.Errorf("wall bug: placeholder %q of type %q", p.Path, p.Type)
 		}
 	}

@@ -18,8 +18,9 @@ import (
 // when a name that is a mount point in some other mount namespace is removed,
 // the kernel detaches that mount. If run A made .git/hooks, and run B started
 // meanwhile and protects the directory it found there, A must not remove it
-// before B has ended. So a run that ends hands each placeholder to a live run
-// that mounts on the same path, if there is one; the last one removes it.
+// before B has ended. So a run that ends hands its record to the live runs
+// that mount on a path in it, if there are any; the last one removes what is
+// in it.
 //
 // Live is who holds the lock of its directory and still has a record. Making,
 // handing over and removing happen under a lock on the root, held for
@@ -68,21 +69,20 @@ func (d *Dir) makePlaceholder(record int, p plan.Placeholder) error {
 	base := path.Base(p.Path)
 
 	e := entry{Path: []byte(p.Path), Type: p.Type, Content: []byte(p.Content)}
-	var st unix.Stat_t
-	switch err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); err {
-	case unix.ENOENT:
-	case nil:
-		return d.shared(e, &st)
-	default:
-		return os.NewSyscallError("fstatat", err)
+	f, err := look(parent, base)
+	if err == nil {
+		return d.shared(e, f)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := writeAll(record, e.encode()); err != nil {
 		return err
 	}
 	if p.Type == plan.TypeDir {
-		err = makeEmptyDir(parent, base, &st)
+		f, err = makeEmptyDir(parent, base)
 	} else {
-		err = makeFile(parent, base, p.Content, &st)
+		f, err = makeFile(parent, base, p.Content)
 	}
 	if err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -91,28 +91,32 @@ func (d *Dir) makePlaceholder(record int, p plan.Placeholder) error {
 		}
 		return err
 	}
-	e.Dev, e.Ino = uint64(st.Dev), st.Ino
+	e.Dev, e.Ino, e.Born = f.dev, f.ino, f.born
+	d.made = append(d.made, e)
 	return writeAll(record, e.encode())
 }
 
 // shared accepts something that exists already when it is the placeholder of a
 // run that still lives, which will hand it over, or was handed to this run
 // already; else it is an error.
-func (d *Dir) shared(want entry, st *unix.Stat_t) error {
+func (d *Dir) shared(want entry, f file) error {
 	found := false
-	look := func(fd int) bool {
-		entries, err := readRecord(fd)
+	ask := func(fd int) bool {
+		names, err := recordNames(fd)
 		if err != nil {
 			return true // ended just now, or not readable: then not shared
 		}
-		found = slices.ContainsFunc(entries, func(e entry) bool {
-			return bytes.Equal(e.Path, want.Path) && e.Type == want.Type && bytes.Equal(e.Content, want.Content) &&
-				e.Ino == st.Ino && e.Dev == uint64(st.Dev)
-		})
+		for _, name := range names {
+			r, err := readRecord(fd, name)
+			found = found || err == nil && slices.ContainsFunc(r.entries, func(e entry) bool {
+				return bytes.Equal(e.Path, want.Path) && e.Type == want.Type && bytes.Equal(e.Content, want.Content) &&
+					e.Ino == f.ino && e.Dev == f.dev
+			})
+		}
 		return !found
 	}
-	if look(d.fd) {
-		if err := d.eachLive(look); err != nil {
+	if ask(d.fd) {
+		if err := d.eachLive(ask); err != nil {
 			return err
 		}
 	}
@@ -122,65 +126,86 @@ func (d *Dir) shared(want entry, st *unix.Stat_t) error {
 	return nil
 }
 
-func makeEmptyDir(parent int, base string, st *unix.Stat_t) error {
+func makeEmptyDir(parent int, base string) (file, error) {
 	if err := retry(func() error { return unix.Mkdirat(parent, base, 0o755) }); err != nil {
-		return os.NewSyscallError("mkdirat", err)
+		return file{}, os.NewSyscallError("mkdirat", err)
 	}
-	return os.NewSyscallError("fstatat", unix.Fstatat(parent, base, st, unix.AT_SYMLINK_NOFOLLOW))
+	return look(parent, base)
 }
 
-func makeFile(parent int, base, content string, st *unix.Stat_t) error {
+func makeFile(parent int, base, content string) (file, error) {
 	fd, err := openat2(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
-		return os.NewSyscallError("openat2", err)
+		return file{}, os.NewSyscallError("openat2", err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Fstat(fd, st); err != nil {
-		return os.NewSyscallError("fstat", err)
+	f, err := look(fd, "")
+	if err != nil {
+		return file{}, err
 	}
 	// Readable for all: with a .git/commondir that it cannot read, another
 	// user's git would stop working in this repository meanwhile.
 	if err := unix.Fchmod(fd, 0o644); err != nil {
-		return os.NewSyscallError("fchmod", err)
+		return file{}, os.NewSyscallError("fchmod", err)
 	}
-	return writeAll(fd, []byte(content))
+	return f, writeAll(fd, []byte(content))
 }
 
-// releasePlaceholders removes the placeholders in the record of d, or hands
-// them to a run that lives, and removes the record: from then on nobody hands
-// any to d. Entries that could not be removed stay in the record, for a later
-// Collect; then done is false.
+// releasePlaceholders removes the placeholders in the records of d, or leaves
+// them to a run that lives, and removes the records, the own one last: from then
+// on nobody hands any to d. A record with entries that could not be removed
+// stays, for a later Collect; then done is false.
 func (d *Dir) releasePlaceholders() (done bool, err error) {
 	if err := lock(d.root.fd); err != nil {
 		return false, &plan.Error{Op: "cannot remove what protected absent names", Err: fmt.Errorf("%s: %w", d.root.path, err), Hint: "run 'wall scratch gc' later"}
 	}
 	defer unix.Flock(d.root.fd, unix.LOCK_UN)
-	entries, err := readRecord(d.fd)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
+	names, err := recordNames(d.fd)
 	if err != nil {
 		return false, err
 	}
-	if len(entries) > 0 {
-		left, err := d.handOver(entries)
-		if err != nil {
-			return false, err
+	var errs []error
+	for _, name := range names {
+		if name == recordName && len(errs) > 0 {
+			break
 		}
-		if err := removePlaceholders(left); err != nil {
-			return false, err
+		if err := d.releaseRecord(name); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	if err := unlink(d.fd, recordName, 0); err != nil {
-		return false, os.NewSyscallError("unlinkat", err)
-	}
-	return true, nil
+	return len(errs) == 0, errors.Join(errs...)
 }
 
-// handOver gives each entry to a live run that mounts on its path, and returns
-// the entries that nobody needs any more.
-func (d *Dir) handOver(entries []entry) (left []entry, err error) {
+func (d *Dir) releaseRecord(name string) error {
+	r, err := readRecord(d.fd, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(r.entries) > 0 {
+		left, err := d.handOver(name, r.entries)
+		if err != nil {
+			return err
+		}
+		if err := d.removePlaceholders(left, r.since); err != nil {
+			return err
+		}
+	}
+	return os.NewSyscallError("unlinkat", unlink(d.fd, name, 0))
+}
+
+// handOver gives the record name to each live run that mounts on a path in it, and
+// returns the entries that nobody needs any more. The record is given as a
+// hard link: it stays the file that it is, made before its placeholders were,
+// and that is the proof that they may be removed.
+func (d *Dir) handOver(name string, entries []entry) (left []entry, err error) {
 	left = entries
+	to := name
+	if to == recordName {
+		to += "-" + strings.TrimPrefix(d.name, dirPrefix)
+	}
 	var werr error
 	err = d.eachLive(func(fd int) bool {
 		paths, err := guarded(fd)
@@ -188,24 +213,18 @@ func (d *Dir) handOver(entries []entry) (left []entry, err error) {
 			werr = err // better left behind than taken from under a run
 			return false
 		}
-		var lines []byte
 		var others []entry
 		for _, e := range left {
-			if paths[string(e.Path)] {
-				lines = append(lines, e.encode()...)
-			} else {
+			if !paths[string(e.Path)] {
 				others = append(others, e)
 			}
 		}
-		if len(lines) == 0 {
+		if len(others) == len(left) {
 			return true
 		}
-		record, err := openat2(fd, recordName, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH)
-		if err != nil {
-			return true // it is ending
-		}
-		defer unix.Close(record)
-		if werr = writeAll(record, lines); werr != nil {
+		err = retry(func() error { return unix.Linkat(d.fd, name, fd, to, 0) })
+		if err != nil && err != unix.EEXIST {
+			werr = os.NewSyscallError("linkat", err)
 			return false
 		}
 		left = others
@@ -249,18 +268,48 @@ func (d *Dir) eachLive(f func(fd int) bool) error {
 	return nil
 }
 
-// readRecord reads the record of the scratch directory dir.
-func readRecord(dir int) ([]entry, error) {
-	fd, err := openat2(dir, recordName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH)
+// recordNames gives the names of the records in the scratch directory dir: those
+// that other runs handed over, and the own one last.
+func recordNames(dir int) ([]string, error) {
+	var names []string
+	own := false
+	err := eachEntry(dir, make([]byte, 4<<10), func(e dirent) {
+		if e.name == recordName {
+			own = true
+		} else if isRecord(e.name) {
+			names = append(names, e.name)
+		}
+	})
+	slices.Sort(names)
+	if own {
+		names = append(names, recordName)
+	}
+	return names, err
+}
+
+// A recordFile is one record of placeholders as it lies on disk.
+type recordFile struct {
+	entries []entry
+	since   stamp // when the file was made, zero where the file system does not say
+}
+
+// readRecord reads one record of the scratch directory dir.
+func readRecord(dir int, name string) (recordFile, error) {
+	fd, err := openat2(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH)
 	if err != nil {
-		return nil, os.NewSyscallError("openat2", err)
+		return recordFile{}, os.NewSyscallError("openat2", err)
 	}
 	defer unix.Close(fd)
+	f, err := look(fd, "")
+	if err != nil {
+		return recordFile{}, err
+	}
 	data, err := readAll(fd, maxRecord)
 	if err != nil {
-		return nil, fmt.Errorf("record of placeholders: %w", err)
+		return recordFile{}, fmt.Errorf("record of placeholders: %w", err)
 	}
-	return decodeRecord(data)
+	entries, err := decodeRecord(data)
+	return recordFile{entries, f.born}, err
 }
 
 // guarded gives the paths that the run with the scratch directory dir mounts on.
@@ -285,21 +334,41 @@ func guarded(dir int) (map[string]bool, error) {
 }
 
 // removePlaceholders removes what is untouched, deepest first, and leaves the
-// rest: data is never lost.
-func removePlaceholders(entries []entry) error {
+// rest: data is never lost. since is when their record was made.
+func (d *Dir) removePlaceholders(entries []entry, since stamp) error {
 	slices.SortFunc(entries, func(a, b entry) int { return bytes.Compare(b.Path, a.Path) })
 	var errs []error
 	for _, e := range entries {
-		if err := removePlaceholder(e); err != nil {
+		if err := removePlaceholder(claim{e, since, d.remembers(e)}); err != nil {
 			errs = append(errs, &fs.PathError{Op: "remove placeholder", Path: string(e.Path), Err: err})
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// remembers reports whether this very process made e.
+func (d *Dir) remembers(e entry) bool {
+	return slices.ContainsFunc(d.made, func(m entry) bool {
+		return bytes.Equal(m.Path, e.Path) && m.Type == e.Type && m.Dev == e.Dev && m.Ino == e.Ino
+	})
+}
+
+// A claim is what a record says was made, and how far that is to be believed.
+// Whoever can write to a scratch root could put a record there and have somebody
+// else's next run remove what it names. So a record is believed only about what
+// wall makes (an empty directory, or a file with one of a few contents), what
+// belongs to us, and what did not exist yet when the record was made: the time at
+// which a file was made cannot be set. What this process made itself it knows
+// without, whatever clock the file system goes by.
+type claim struct {
+	entry
+	since stamp
+	made  bool // by this process
+}
+
 // removePlaceholder removes one; nil also when it is gone or no longer what was
 // made, which is then the user's own.
-func removePlaceholder(e entry) error {
+func removePlaceholder(e claim) error {
 	p := string(e.Path)
 	parent, restore, err := openParent(path.Dir(p))
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
@@ -323,14 +392,15 @@ func removePlaceholder(e entry) error {
 }
 
 // removeFrom removes one placeholder from its directory.
-func removeFrom(parent int, base string, e entry) error {
-	var st unix.Stat_t
-	if err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+func removeFrom(parent int, base string, e claim) error {
+	f, err := look(parent, base)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
-	if !e.is(&st) {
+	if !e.is(f) {
 		return nil
 	}
 	if e.Type == plan.TypeDir {
@@ -349,10 +419,10 @@ func removeFrom(parent int, base string, e entry) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Fstat(fd, &st); err != nil {
+	if f, err = look(fd, ""); err != nil {
 		return err
 	}
-	if !e.is(&st) {
+	if !e.is(f) {
 		return nil
 	}
 	content, err := readAll(fd, len(e.Content))
@@ -450,19 +520,25 @@ func (o *opener) restore() {
 	o.changed = nil
 }
 
-// is reports whether st can be what the entry says was made. When its maker
-// was killed before it could note the inode, type and owner have to do: then
+// is reports whether f can be what the claim says was made. When its maker
+// was killed before it could note the inode, type, owner and age have to do: then
 // an empty directory goes, or a file that holds nothing but what wall writes.
-func (e entry) is(st *unix.Stat_t) bool {
+func (e claim) is(f file) bool {
 	want := uint32(unix.S_IFREG)
 	if e.Type == plan.TypeDir {
 		want = unix.S_IFDIR
 	}
-	if st.Mode&unix.S_IFMT != want {
+	if f.mode&unix.S_IFMT != want || !isContent(string(e.Content)) {
+		return false
+	}
+	if e.made {
+		return e.Ino == f.ino && e.Dev == f.dev
+	}
+	if f.uid != uint32(unix.Geteuid()) || f.before(e.since) {
 		return false
 	}
 	if e.Ino != 0 {
-		return e.Ino == st.Ino && e.Dev == uint64(st.Dev)
+		return e.Ino == f.ino && e.Dev == f.dev && (e.Born == stamp{} || e.Born == f.born)
 	}
-	return st.Uid == uint32(unix.Geteuid()) && (e.Type == plan.TypeDir || st.Nlink == 1)
+	return e.Type == plan.TypeDir || f.nlink == 1
 }

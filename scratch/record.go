@@ -10,8 +10,7 @@ import (
 
 // Bounds of a record: no run makes nearly as many placeholders.
 const (
-	maxRecord  = 4 << 20
-	maxContent = 64 << 10
+	maxRecord = 4 << 20
 )
 
 // An entry is one line of the record of placeholders. Before a placeholder is
@@ -26,8 +25,32 @@ type entry struct {
 	Content []byte        `json:"content,omitempty"`
 	Dev     uint64        `json:"dev,omitempty"`
 	Ino     uint64        `json:"ino,omitempty"`
+	Born    stamp         `json:"born,omitzero"` // when it was made, zero where the file system does not say
 	Void    bool          `json:"void,omitempty"`
 }
+
+// A stamp is a time of a file: seconds since 1970, and nanoseconds.
+type stamp struct {
+	Sec  int64  `json:"sec"`
+	Nsec uint32 `json:"nsec,omitempty"`
+}
+
+// before reports whether a file system that rounds its times down, and gave t,
+// says that t was before u. Some keep whole seconds (FAT: even ones), some
+// hundredths (FAT's time of creation).
+func (t stamp) before(u stamp) bool {
+	switch {
+	case t.Nsec == 0:
+		return t.Sec+2 <= u.Sec
+	case t.Nsec%10e6 == 0:
+		u.Nsec -= u.Nsec % 10e6
+	}
+	return t.Sec < u.Sec || t.Sec == u.Sec && t.Nsec < u.Nsec
+}
+
+// isContent reports whether wall gives placeholders this content: nothing, or
+// what means "here" in .git/commondir.
+func isContent(s string) bool { return s == "" || s == ".\n" }
 
 // encode gives the line of an entry.
 func (e entry) encode() []byte {

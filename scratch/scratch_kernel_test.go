@@ -445,7 +445,7 @@ func TestKernelPlaceholders(t *testing.T) {
 		s.Placeholders = append(s.Placeholders, plan.Placeholder{Path: dir + "/w/" + n, Type: plan.TypeDir})
 	}
 	for _, n := range files {
-		s.Placeholders = append(s.Placeholders, plan.Placeholder{Path: dir + "/w/" + n, Type: plan.TypeFile, Content: "gitdir: nowhere\n"})
+		s.Placeholders = append(s.Placeholders, plan.Placeholder{Path: dir + "/w/" + n, Type: plan.TypeFile, Content: ".\n"})
 	}
 	d := prepare(t, s)
 	for _, n := range dirs {
@@ -454,7 +454,7 @@ func TestKernelPlaceholders(t *testing.T) {
 		}
 	}
 	for _, n := range files {
-		if data, err := os.ReadFile(dir + "/w/" + n); string(data) != "gitdir: nowhere\n" {
+		if data, err := os.ReadFile(dir + "/w/" + n); string(data) != ".\n" {
 			t.Errorf("%s: %q, %v", n, data, err)
 		}
 	}
@@ -466,10 +466,10 @@ func TestKernelPlaceholders(t *testing.T) {
 	os.Rename(dir+"/w/link", dir+"/w/away")
 	os.Symlink("away", dir+"/w/link")
 	os.Remove(dir + "/w/gone")
-	write(t, dir+"/w/changed", "gitdir: s0where\n")
-	write(t, dir+"/w/longer", "gitdir: nowhere\nmore")
+	write(t, dir+"/w/changed", "/\n")
+	write(t, dir+"/w/longer", ".\nmore")
 	os.Rename(dir+"/w/newfile", dir+"/w/oldfile")
-	write(t, dir+"/w/newfile", "gitdir: nowhere\n")
+	write(t, dir+"/w/newfile", ".\n")
 	os.Remove(dir + "/w/removed")
 	remove(t, d)
 	want := []string{"away", "changed", "file", "link", "longer", "moved", "newfile", "oldfile", "replaced", "used"}
@@ -532,7 +532,7 @@ func TestKernelPlaceholderFailures(t *testing.T) {
 // kernel would detach that mount in the other's namespace.
 func TestKernelPlaceholdersOutliveTheirMaker(t *testing.T) {
 	dir := tempDir(t)
-	place := []plan.Placeholder{{Path: dir + "/d", Type: plan.TypeDir}, {Path: dir + "/f", Type: plan.TypeFile, Content: "x"}}
+	place := []plan.Placeholder{{Path: dir + "/d", Type: plan.TypeDir}, {Path: dir + "/f", Type: plan.TypeFile, Content: ".\n"}}
 	start := func(with []plan.Placeholder) *Dir {
 		s := sample(dir)
 		s.Placeholders = with
@@ -629,7 +629,7 @@ func TestKernelCollectAfterSIGKILL(t *testing.T) {
 		s := sample(dir)
 		s.Root = DefaultRoot(dir, os.Geteuid())
 		s.Keep = keep
-		s.Placeholders = []plan.Placeholder{{Path: dir + "/d", Type: plan.TypeDir}, {Path: dir + "/f", Type: plan.TypeFile, Content: "x"}}
+		s.Placeholders = []plan.Placeholder{{Path: dir + "/d", Type: plan.TypeDir}, {Path: dir + "/f", Type: plan.TypeFile, Content: ".\n"}}
 		cmd := startChild(t, job{Scratch: s})
 		if removed, err := Collect(s.Root); err != nil || removed != nil || !isThere(s.Path()+"/home") || !isThere(dir+"/d") {
 			t.Errorf("collected a live one: %q, %v", removed, err)
@@ -673,23 +673,149 @@ func TestKernelCollectHalfMadePlaceholders(t *testing.T) {
 		record = append(record, entry{Path: []byte(dir + "/" + n), Type: plan.TypeDir}.encode()...)
 	}
 	for _, n := range []string{"unwritten", "half", "whole", "other", "linked"} {
-		record = append(record, entry{Path: []byte(dir + "/" + n), Type: plan.TypeFile, Content: []byte("0123456789")}.encode()...)
+		record = append(record, entry{Path: []byte(dir + "/" + n), Type: plan.TypeFile, Content: []byte(".\n")}.encode()...)
 	}
 	write(t, s.Path()+"/"+recordName, string(record)+`{"path":"`)
 	os.Mkdir(dir+"/empty", 0o755)
 	os.Mkdir(dir+"/used", 0o755)
 	write(t, dir+"/used/x", "")
 	write(t, dir+"/unwritten", "")
-	write(t, dir+"/half", "01234")
-	write(t, dir+"/whole", "0123456789")
-	write(t, dir+"/other", "01x")
-	write(t, dir+"/linked", "0123456789")
+	write(t, dir+"/half", ".")
+	write(t, dir+"/whole", ".\n")
+	write(t, dir+"/other", ".x")
+	write(t, dir+"/linked", ".\n")
 	os.Link(dir+"/linked", dir+"/second")
 	if removed, err := Collect(s.Root); err != nil || len(removed) != 1 {
 		t.Fatalf("%q, %v", removed, err)
 	}
 	if got := names(t, dir); !slices.Equal(got, []string{"linked", "other", "root", "second", "used"}) {
 		t.Errorf("left %q", got)
+	}
+}
+
+// Whoever can write to a scratch root can put a record there: it must not make
+// the next run remove what it did not make.
+func TestKernelCollectForgedRecord(t *testing.T) {
+	dir := tempDir(t)
+	w := dir + "/w"
+	os.Mkdir(w, 0o755)
+	os.Mkdir(w+"/olddir", 0o755)
+	os.Mkdir(w+"/oldhalf", 0o755)
+	write(t, w+"/old", "")
+	write(t, w+"/oldhalffile", ".\n")
+	os.Mkdir(dir+"/root", 0o700)
+	time.Sleep(20 * time.Millisecond) // more than a tick of the file system's clock
+	forged := dir + "/root/wall-f0"
+	os.Mkdir(forged, 0o700)
+	write(t, forged+"/"+recordName, "") // made now; what is named below exists already or is data
+	time.Sleep(20 * time.Millisecond)
+	for _, n := range []string{"newdir", "again"} {
+		os.Mkdir(w+"/"+n, 0o755)
+	}
+	write(t, w+"/data", "data")
+	write(t, w+"/new", ".\n")
+	var record []byte
+	claim := func(name, content string, half bool, change func(*entry)) {
+		t.Helper()
+		fd, err := unix.Open(w, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		f, err := look(fd, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := entry{Path: []byte(w + "/" + name), Type: plan.TypeFile, Content: []byte(content)}
+		if f.mode&unix.S_IFMT == unix.S_IFDIR {
+			e.Type = plan.TypeDir
+		}
+		if !half {
+			e.Dev, e.Ino, e.Born = f.dev, f.ino, f.born
+		}
+		if change != nil {
+			change(&e)
+		}
+		record = append(record, e.encode()...)
+	}
+	claim("olddir", "", false, nil)
+	claim("old", "", false, nil)
+	claim("oldhalf", "", true, nil)
+	claim("oldhalffile", ".\n", true, nil)
+	claim("data", "data", false, nil)
+	// The same number, but not the same directory.
+	claim("again", "", false, func(e *entry) { e.Born.Nsec ^= 1 })
+	// What a run would have made since goes.
+	claim("newdir", "", false, nil)
+	claim("new", ".\n", false, nil)
+	write(t, forged+"/"+recordName, string(record))
+	if removed, err := Collect(dir + "/root"); err != nil || len(removed) != 1 {
+		t.Errorf("%q, %v", removed, err)
+	}
+	if got := names(t, w); !slices.Equal(got, []string{"again", "data", "old", "olddir", "oldhalf", "oldhalffile"}) {
+		t.Errorf("left %q", got)
+	}
+
+	// Handed over or not.
+	os.Mkdir(forged, 0o700)
+	write(t, forged+"/"+recordName+"-f1", "")
+	record = nil
+	claim("olddir", "", false, nil)
+	write(t, forged+"/"+recordName+"-f1", string(record))
+	if removed, err := Collect(dir + "/root"); err != nil || len(removed) != 1 || !isThere(w+"/olddir") {
+		t.Errorf("%q, %v, left %q", removed, err, names(t, w))
+	}
+
+	// Somebody else's is left, also when it is in a directory of ours.
+	if os.Geteuid() == 0 {
+		os.Mkdir(forged, 0o700)
+		write(t, forged+"/"+recordName, "")
+		os.Mkdir(w+"/theirs", 0o755)
+		os.Chown(w+"/theirs", 54321, 54321)
+		record = nil
+		claim("theirs", "", false, nil)
+		write(t, forged+"/"+recordName, string(record))
+		if removed, err := Collect(dir + "/root"); err != nil || len(removed) != 1 || !isThere(w+"/theirs") {
+			t.Errorf("%q, %v, left %q", removed, err, names(t, w))
+		}
+	}
+}
+
+// Three runs share two placeholders, each a different pair of paths: every one goes
+// with the last run that mounts on it, whichever that is.
+func TestKernelPlaceholdersHandedToSeveral(t *testing.T) {
+	dir := tempDir(t)
+	start := func(guards string, place ...plan.Placeholder) *Dir {
+		s := sample(dir)
+		s.Placeholders = place
+		for g := range strings.SplitSeq(guards, "") {
+			s.Guards = append(s.Guards, dir+"/"+g)
+		}
+		return prepare(t, s)
+	}
+	left := func(want ...string) {
+		t.Helper()
+		if got := names(t, dir); !slices.Equal(got, append([]string{"root"}, want...)) {
+			t.Fatalf("left %q, want %q", got, want)
+		}
+	}
+	a := start("xyz", plan.Placeholder{Path: dir + "/x", Type: plan.TypeDir}, plan.Placeholder{Path: dir + "/y", Type: plan.TypeDir},
+		plan.Placeholder{Path: dir + "/z", Type: plan.TypeFile, Content: ".\n"})
+	b := start("x")
+	c := start("xy")
+	remove(t, a)
+	left("x", "y")
+	d := start("y")
+	remove(t, c)
+	left("x", "y")
+	// Made anew by somebody else in the meantime, it is not ours any more.
+	remove(t, d)
+	left("x")
+	os.Mkdir(dir+"/y", 0o755)
+	remove(t, b)
+	left("y")
+	if left := names(t, dir+"/root"); len(left) != 0 {
+		t.Errorf("left in the root: %q", left)
 	}
 }
 

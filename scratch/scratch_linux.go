@@ -23,6 +23,7 @@ type Dir struct {
 	fd    int
 	keep  bool
 	seeds []error
+	made  []entry // placeholders, by this process
 }
 
 // Prepare makes the scratch directory of a plan with everything in it, and the
@@ -312,7 +313,14 @@ func (d *Dir) finish(keep bool) error {
 	if keep {
 		return err
 	}
-	leave := map[string]bool{recordName: !done}
+	leave := map[string]bool{}
+	if !done {
+		records, nerr := recordNames(d.fd)
+		err = errors.Join(err, nerr)
+		for _, name := range records {
+			leave[name] = true
+		}
+	}
 	err = errors.Join(err, emptyDir(d.fd, d.Path(), leave))
 	if err != nil || !done {
 		return err

@@ -39,7 +39,7 @@ func TestCheckScratch(t *testing.T) {
 		return plan.Scratch{
 			Root: "/tmp/r", ID: "ab",
 			Dirs:         []plan.ScratchDir{{Name: "home", Mode: 0o700}, {Name: "tmp", Mode: 0o1777}},
-			Placeholders: []plan.Placeholder{{Path: "/w/.git", Type: plan.TypeDir}, {Path: "/w/f", Type: plan.TypeFile, Content: "x"}},
+			Placeholders: []plan.Placeholder{{Path: "/w/.git", Type: plan.TypeDir}, {Path: "/w/f", Type: plan.TypeFile, Content: ".\n"}},
 			Seeds:        []plan.Seed{{Source: "/h/.codex/auth.json", Target: "home/.codex/auth.json"}},
 		}
 	}
@@ -65,7 +65,7 @@ func TestCheckScratch(t *testing.T) {
 		"dots":              func(s *plan.Scratch) { s.Placeholders[0].Path = "/w/../etc" },
 		"link":              func(s *plan.Scratch) { s.Placeholders[0].Type = plan.TypeSymlink },
 		"dir with content":  func(s *plan.Scratch) { s.Placeholders[0].Content = "x" },
-		"long content":      func(s *plan.Scratch) { s.Placeholders[1].Content = strings.Repeat("x", maxContent+1) },
+		"other content":     func(s *plan.Scratch) { s.Placeholders[1].Content = "x" },
 		"seed outside":      func(s *plan.Scratch) { s.Seeds[0].Target = "../x" },
 		"seed dots":         func(s *plan.Scratch) { s.Seeds[0].Target = "home/../../x" },
 		"seed absolute":     func(s *plan.Scratch) { s.Seeds[0].Target = "/etc/x" },
@@ -154,5 +154,37 @@ func TestScratchErrorKeepsWhatIsToldAlready(t *testing.T) {
 	var pe *plan.Error
 	if err := scratchError("/x", fs.ErrPermission); !errors.As(err, &pe) || pe.Hint == "" || !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestStampBefore(t *testing.T) {
+	for _, tt := range []struct {
+		t, u stamp
+		want bool
+	}{
+		{stamp{5, 123456789}, stamp{5, 123456789}, false},
+		{stamp{5, 123456788}, stamp{5, 123456789}, true},
+		{stamp{4, 999999999}, stamp{5, 1}, true},
+		{stamp{6, 1}, stamp{5, 999999999}, false},
+		{stamp{5, 0}, stamp{5, 999999999}, false}, // whole seconds
+		{stamp{4, 0}, stamp{5, 999999999}, false}, // every other one
+		{stamp{3, 0}, stamp{5, 0}, true},
+		{stamp{5, 10e6}, stamp{5, 19e6}, false}, // hundredths
+		{stamp{5, 10e6}, stamp{5, 20e6}, true},
+		{stamp{5, 1}, stamp{}, false}, // not known
+	} {
+		if got := tt.t.before(tt.u); got != tt.want {
+			t.Errorf("%v before %v: %v", tt.t, tt.u, got)
+		}
+	}
+}
+
+func TestIsRecord(t *testing.T) {
+	for name, want := range map[string]bool{
+		recordName: true, recordName + "-0a": true, recordName + "-": false, recordName + "-x": false, recordName + "x": false, keepName: false,
+	} {
+		if isRecord(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
 	}
 }

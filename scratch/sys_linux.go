@@ -117,6 +117,44 @@ func isLinked(dir int, name string, fd int) (bool, error) {
 	return a.Dev == b.Dev && a.Ino == b.Ino, nil
 }
 
+// A file is what statx(2) tells of one.
+type file struct {
+	mode, uid, nlink uint32
+	dev, ino         uint64
+	born             stamp // zero where the file system does not say
+	changed          stamp // its last change of any kind, never before born
+}
+
+// look describes name in dir, no link followed, or dir itself for "".
+func look(dir int, name string) (file, error) {
+	flags := unix.AT_SYMLINK_NOFOLLOW
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	var st unix.Statx_t
+	if err := retry(func() error { return unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) }); err != nil {
+		return file{}, os.NewSyscallError("statx", err)
+	}
+	f := file{
+		mode: uint32(st.Mode), uid: st.Uid, nlink: st.Nlink,
+		dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino,
+		changed: stamp{st.Ctime.Sec, st.Ctime.Nsec},
+	}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		f.born = stamp{st.Btime.Sec, st.Btime.Nsec}
+	}
+	return f, nil
+}
+
+// before reports whether f is older than t; where the file system does not say
+// when it was made, its last change has to do.
+func (f file) before(t stamp) bool {
+	if f.born == (stamp{}) {
+		return f.changed.before(t)
+	}
+	return f.born.before(t)
+}
+
 // writeAll writes data to fd.
 func writeAll(fd int, data []byte) error {
 	for len(data) > 0 {
