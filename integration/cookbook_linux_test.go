@@ -21,10 +21,11 @@ type recipe struct {
 }
 
 var recipes = map[string]recipe{
-	"go": {needs: []string{"go"}, files: map[string]string{
+	"go": {needs: []string{"go", "git"}, files: map[string]string{
 		"go.mod":  "module example.org/m\n\ngo 1.21\n",
 		"main.go": "package main\n\nfunc main() { println(1 + 2) }\n", // no import: the private build cache is empty at first
 	}, do: func(t *testing.T, b *box) {
+		host(t, b.ws, "git", "init", "-q") // go build notes the revision
 		b.env = os.Environ()
 		b.flags = append(b.flags, "--ro", strings.TrimSpace(host(t, b.ws, "go", "env", "GOROOT"))) // where it is not part of the system
 		if r := b.sh("go build -o m . && ./m"); r.code != 0 || r.err != "3\n" {
