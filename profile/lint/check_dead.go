@@ -32,14 +32,16 @@ func deadRules(x *check) {
 // same, the later is reported.
 func (x *check) shadowedList(key, what string) {
 	all := x.spots(key)
-	for i, e := range all {
-		if e.layer != x.m.top || e.origin.Line == 0 {
+	for i := range all {
+		if all[i].layer != x.m.top || all[i].origin.Line == 0 {
 			continue
 		}
-		for j, o := range all {
-			if i == j || !globCovers(o.val, e.val) || isGlob(e.val) && o.val != e.val {
+		e, glob := all[i], isGlob(all[i].val)
+		for j := range all {
+			if i == j || !globCovers(all[j].val, e.val) || glob && all[j].val != e.val {
 				continue
 			}
+			o := all[j]
 			same := o.val == e.val
 			if same && j > i || o.layer < x.m.top && same || o.origin == e.origin { // the same as inherited is another rule's
 				continue

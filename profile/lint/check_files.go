@@ -286,6 +286,9 @@ func (x *check) where(e entry) string {
 	case e.layer == x.m.top:
 		return fmt.Sprintf(" (line %d)", e.origin.Line)
 	}
+	if strings.HasPrefix(e.origin.File, "built-in:") {
+		return " (" + e.origin.File + ")"
+	}
 	return fmt.Sprintf(" (%s:%d)", e.origin.File, e.origin.Line)
 }
 
@@ -326,8 +329,8 @@ func protectDropped(x *check) {
 	for _, e := range x.m.mine("filesystem.protect") {
 		if e.empty {
 			msg := "git's hooks and configuration are not protected"
-			if n := places(x.m.below("filesystem.protect")); n > 0 {
-				msg += fmt.Sprintf(", and %s of the profiles below %s dropped", count(n, "path", "paths"), areIs(n))
+			if below := x.m.below("filesystem.protect"); len(below) > 0 {
+				msg += ", and what the profiles below protect is dropped" + x.where(below[0])
 			}
 			x.on(e, msg)
 		}
@@ -336,19 +339,10 @@ func protectDropped(x *check) {
 
 func hideDropped(x *check) {
 	for _, e := range x.m.mine("filesystem.hide") {
-		if n := places(x.m.below("filesystem.hide")); e.empty && n > 0 {
-			x.on(e, fmt.Sprintf("%s of the profiles below %s dropped", count(n, "hidden path", "hidden paths"), areIs(n)))
+		if below := x.m.below("filesystem.hide"); e.empty && len(below) > 0 {
+			x.on(e, "what the profiles below hide is shown"+x.where(below[0]))
 		}
 	}
-}
-
-// places counts the paths of a list, those of groups one by one.
-func places(es []entry) int {
-	n := 0
-	for _, e := range es {
-		n += len(expandGroup(e.val))
-	}
-	return n
 }
 
 func count(n int, one, many string) string {
@@ -356,13 +350,6 @@ func count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-func areIs(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 func deviceGranted(x *check) {

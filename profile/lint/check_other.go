@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
@@ -113,8 +114,8 @@ func innerNetwork(x *check) {
 
 func loopbackServices(x *check) {
 	for _, e := range x.m.mine("network.loopback") {
-		if what := rootPorts[e.val]; !e.empty && what != "" {
-			x.on(e, fmt.Sprintf("port %s of the host is usually %s", e.val, what))
+		if i := slices.IndexFunc(rootPorts, func(p place) bool { return p.path == e.val }); !e.empty && i >= 0 {
+			x.on(e, fmt.Sprintf("port %s of the host is usually %s", e.val, rootPorts[i].what))
 		}
 	}
 }

@@ -118,13 +118,13 @@ func uploadHost(host string) (place, bool) {
 // a public one.
 func inward(host string) string {
 	name := strings.TrimPrefix(host, "*.")
+	under := func(d string) bool { return strings.HasSuffix("."+name, "."+d) }
 	switch {
-	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+	case under("localhost"):
 		return "this machine"
 	case name == "metadata.google.internal" || name == "metadata" || name == "instance-data":
 		return "the metadata service of the cloud, which hands out credentials"
-	case strings.HasSuffix(name, ".internal"), strings.HasSuffix(name, ".local"), strings.HasSuffix(name, ".lan"),
-		strings.HasSuffix(name, ".corp"), strings.HasSuffix(name, ".home.arpa"), strings.HasSuffix(name, ".intranet"), strings.HasSuffix(name, ".svc"):
+	case under("internal"), under("local"), under("lan"), under("corp"), under("home.arpa"), under("intranet"), under("svc"):
 		return "a name of an inner network"
 	}
 	addr, err := netip.ParseAddr(host)
@@ -152,10 +152,27 @@ func inward(host string) string {
 
 // rootPorts are services on a host's own loopback that give more than the box
 // has.
-var rootPorts = map[string]string{
-	"2375": "the Docker daemon, which is root", "2376": "the Docker daemon, which is root", "2377": "Docker Swarm", "10250": "the kubelet, which is root",
-	"6443": "the Kubernetes API", "8001": "kubectl proxy, which has the account's credentials", "9222": "a browser's debugger, which has its sessions",
-	"9229": "a Node debugger, which runs code outside the box", "5005": "a Java debugger, which runs code outside the box", "5678": "a Python debugger, which runs code outside the box",
-	"22": "sshd", "111": "the port mapper", "631": "the print service", "8200": "Vault", "8500": "Consul, which can run programs", "4646": "Nomad, which runs programs", "5900": "the desktop", "5901": "the desktop",
-	"6000": "the X server, which can type into other windows", "2379": "etcd, which has the cluster's secrets", "16509": "libvirt, which is root", "8443": "LXD, which is root",
+var rootPorts = []place{
+	{"2375", "the Docker daemon, which is root"},
+	{"2376", "the Docker daemon, which is root"},
+	{"2377", "Docker Swarm"},
+	{"10250", "the kubelet, which is root"},
+	{"6443", "the Kubernetes API"},
+	{"8001", "kubectl proxy, which has the account's credentials"},
+	{"9222", "a browser's debugger, which has its sessions"},
+	{"9229", "a Node debugger, which runs code outside the box"},
+	{"5005", "a Java debugger, which runs code outside the box"},
+	{"5678", "a Python debugger, which runs code outside the box"},
+	{"22", "sshd"},
+	{"111", "the port mapper"},
+	{"631", "the print service"},
+	{"8200", "Vault"},
+	{"8500", "Consul, which can run programs"},
+	{"4646", "Nomad, which runs programs"},
+	{"5900", "the desktop"},
+	{"5901", "the desktop"},
+	{"6000", "the X server, which can type into other windows"},
+	{"2379", "etcd, which has the cluster's secrets"},
+	{"16509", "libvirt, which is root"},
+	{"8443", "LXD, which is root"},
 }

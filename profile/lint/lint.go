@@ -123,9 +123,11 @@ type check struct {
 	widened []profile.Change
 	trusted bool
 
-	m     model
-	rule  *Rule // that is being asked
-	found []Finding
+	parsed  bool
+	spotted map[string][]entry // see spots
+	m       model
+	rule    *Rule // that is being asked
+	found   []Finding
 }
 
 func (x *check) run() {
@@ -138,6 +140,7 @@ func (x *check) run() {
 		x.parseProblems(err)
 		return
 	}
+	x.parsed = true
 	x.m = x.model(f)
 	for _, c := range checks {
 		x.rule = ruleOf(c.code)
@@ -190,13 +193,13 @@ func (x *check) lineText(n int) string {
 // which lines hold values of variables.
 func (x *check) locate(f *Finding, o plan.Origin) {
 	f.EndColumn = f.Column + 1
-	if o.Text == "" {
-		return
-	}
-	f.Source = clean(o.Text)
 	line := x.lineText(o.Line)
 	trimmed := strings.TrimSpace(line)
-	if trimmed != o.Text { // cut, or hidden
+	if o.Text == "" || trimmed != o.Text && strings.HasSuffix(o.Text, " = ...") {
+		return // it holds a value, or the rest of one
+	}
+	f.Source = clean(o.Text)
+	if trimmed != o.Text { // cut, or the name of a variable alone
 		return
 	}
 	f.exact = true

@@ -42,36 +42,38 @@ func lastKey(key string) string { return key[strings.LastIndexByte(key, '.')+1:]
 
 // A model is a profile with all that it extends.
 type model struct {
-	entries []entry // of all layers, lowest first
-	own     []entry // of the checked file
-	top     int     // the layer of the checked file
+	entries []entry            // of all layers, lowest first
+	own     []entry            // of the checked file
+	top     int                // the layer of the checked file
+	byKey   map[string][]entry // of own; made when first needed
 }
 
 // all gives the elements of a list that are in force: a list adds to what was
 // inherited, an empty one drops it.
 func (m *model) all(key string) []entry {
 	var out []entry
-	for _, e := range m.entries {
-		switch {
+	for i := range m.entries {
+		switch e := &m.entries[i]; {
 		case e.key != key:
 		case e.empty:
 			out = out[:0]
 		default:
-			out = append(out, e)
+			out = append(out, *e)
 		}
 	}
 	return out
 }
 
-// mine gives what the checked file itself says for a key, empty lists included.
+// mine gives what the checked file itself says for a key, empty lists included. It must
+// not be changed.
 func (m *model) mine(key string) []entry {
-	var out []entry
-	for _, e := range m.own {
-		if e.key == key {
-			out = append(out, e)
+	if m.byKey == nil {
+		m.byKey = make(map[string][]entry)
+		for _, e := range m.own {
+			m.byKey[e.key] = append(m.byKey[e.key], e)
 		}
 	}
-	return out
+	return m.byKey[key]
 }
 
 // get gives the value in force.
@@ -81,7 +83,7 @@ func (m *model) get(key string) entry {
 			return m.entries[i]
 		}
 	}
-	return entry{key: key, val: defaults[key], layer: -1}
+	return entry{key: key, val: defaultOf(key), layer: -1}
 }
 
 // inherited gives the value that the checked file found, the default when no
@@ -92,7 +94,7 @@ func (m *model) inherited(key string) entry {
 			return e
 		}
 	}
-	return entry{key: key, val: defaults[key], layer: -1}
+	return entry{key: key, val: defaultOf(key), layer: -1}
 }
 
 // below gives the elements of a list that the checked file inherits.
@@ -124,13 +126,10 @@ func (m *model) ownOf(keys ...string) []entry {
 	return out
 }
 
-// defaults are the values in force when no profile says anything, see
-// profile.Resolve.
-var defaults = map[string]string{
-	"enforce": "fs+net", "if-unavailable": "fail",
-	"filesystem.view": "system", "filesystem.home": "scratch", "filesystem.workspace": "read-write", "filesystem.tmp": "scratch",
-	"network.mode": "none", "environment.base": "session", "process.tty": "auto", "process.seccomp": "default",
-	"process.nested-sandboxes": "false",
+// defaultOf gives the value in force when no profile says anything.
+func defaultOf(key string) string {
+	k, _ := profile.LookupKey(key)
+	return strings.Trim(k.Default, `"`)
 }
 
 // model resolves f and puts the layers together. What cannot be resolved becomes
@@ -140,17 +139,21 @@ func (x *check) model(f *profile.File) model {
 	if name == "" {
 		name = x.src.Name
 	}
-	var stack *profile.Stack
+	var layers []profile.Layer
 	var err error
-	if x.project {
+	switch installed := x.installedName(); {
+	case x.project:
+		var stack *profile.Stack
 		if stack, err = profile.LoadProject(name, x.src.Data, x.base, x.o.Host); err == nil {
-			x.widened = stack.Widened()
-			x.trusted = stack.Trusted()
+			x.widened, x.trusted, layers = stack.Widened(), stack.Trusted(), stack.Layers()
 		}
-	} else if layers, ok := x.installedLayers(); ok {
-		return x.layers(f, layers)
-	} else {
-		stack, err = profile.LoadFile(name, x.src.Data, x.o.Host)
+	case installed != "":
+		layers, err = x.installedLayers(installed)
+	default:
+		var stack *profile.Stack
+		if stack, err = profile.LoadFile(name, x.src.Data, x.o.Host); err == nil {
+			layers = stack.Layers()
+		}
 	}
 	m := model{own: entriesOf(f, 0)}
 	m.entries = m.own
@@ -158,7 +161,7 @@ func (x *check) model(f *profile.File) model {
 		x.loadProblems(f, name, err)
 		return m
 	}
-	return x.layers(f, stack.Layers())
+	return x.layers(f, layers)
 }
 
 // layers puts the layers of a profile together, of which f is the highest.
@@ -175,26 +178,32 @@ func (x *check) layers(f *profile.File, layers []profile.Layer) model {
 	return m
 }
 
-// installedLayers gives the layers of a profile of the machine or the user: it
-// is laid over the profile of the same name one layer below.
-func (x *check) installedLayers() ([]profile.Layer, bool) {
+// installedName gives the name of a profile of the machine or the user; "" for
+// any other.
+func (x *check) installedName() string {
 	dir, file := path.Split(x.src.Path)
 	name, ok := strings.CutSuffix(file, ".toml")
 	if dir = path.Clean(dir); !ok || x.src.Path == "" || dir != profile.SystemDir && dir != x.o.Config {
-		return nil, false
+		return ""
 	}
+	return name
+}
+
+// installedLayers gives the layers of such a profile: it is laid over the
+// profile of the same name one layer below.
+func (x *check) installedLayers(name string) ([]profile.Layer, error) {
 	h := x.o.Host
 	h.Cwd, h.Pwd = "/", "" // without a project layer
 	stack, err := profile.Load(h, profile.Options{Profile: name})
 	if err != nil {
-		return nil, false // LoadFile will say why
+		return nil, err
 	}
 	layers := stack.Layers()
 	i := slices.IndexFunc(layers, func(l profile.Layer) bool { return l.Path == x.src.Path })
 	if i < 0 {
-		return nil, false
+		return nil, &plan.Error{Op: "the profile " + strconv.Quote(name) + " is another file now"}
 	}
-	return layers[:i+1], true
+	return layers[:i+1], nil
 }
 
 // loadProblems turns what kept a profile from being resolved into findings. A

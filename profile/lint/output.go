@@ -158,14 +158,16 @@ func (r Report) GitHub(w io.Writer) error {
 	return err
 }
 
-// The escapes of @actions/core, which the runner undoes.
-var (
-	githubDataEscapes     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	githubPropertyEscapes = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-)
+// githubData escapes the text of a workflow command, as @actions/core does and
+// the runner undoes.
+func githubData(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
 
-func githubData(s string) string     { return githubDataEscapes.Replace(s) }
-func githubProperty(s string) string { return githubPropertyEscapes.Replace(s) }
+// githubProperty escapes a property of a workflow command.
+func githubProperty(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
+}
 
 // SARIF 2.1.0, the parts that are written here.
 type (

@@ -68,8 +68,8 @@ func below(p, dir string) bool {
 	case "/home":
 		return p[0] == '~' || strings.HasPrefix(p, "/home/")
 	}
-	rest, ok := strings.CutPrefix(p, dir+"/")
-	return ok && !strings.HasPrefix(rest, "..")
+	n := len(dir)
+	return len(p) > n && p[n] == '/' && p[:n] == dir && !strings.HasPrefix(p[n+1:], "..")
 }
 
 // climbs reports whether a path leads out of the directory that it starts from.
@@ -103,7 +103,7 @@ func (x *check) stat(p string) (fs.FileInfo, bool) {
 	return st, err == nil
 }
 
-func isGlob(s string) bool { return strings.ContainsAny(s, "*?") }
+func isGlob(s string) bool { return strings.IndexByte(s, '*') >= 0 || strings.IndexByte(s, '?') >= 0 }
 
 // globCovers reports whether a hide pattern, in the form of spot, covers p or a
 // parent of p.
@@ -150,14 +150,17 @@ func matchElement(pattern, s string) bool {
 
 // hiddenBy gives the most specific hide rule that covers p.
 func (x *check) hiddenBy(p string) (entry, bool) {
-	var best entry
-	found := false
-	for _, e := range x.hides() {
-		if globCovers(e.val, p) && (!found || depth(e.val) > depth(best.val)) {
-			best, found = e, true
+	best := -1
+	hides := x.hides()
+	for i := range hides {
+		if val := hides[i].val; globCovers(val, p) && (best < 0 || depth(val) > depth(hides[best].val)) {
+			best = i
 		}
 	}
-	return best, found
+	if best < 0 {
+		return entry{}, false
+	}
+	return hides[best], true
 }
 
 func depth(p string) int { return strings.Count(p, "/") }
@@ -166,14 +169,25 @@ func depth(p string) int { return strings.Count(p, "/") }
 // expanded.
 func (x *check) hides() []entry { return x.spots("filesystem.hide") }
 
+// spots gives a list of paths in force with every path in its form. The result
+// is remembered and must not be changed.
 func (x *check) spots(key string) []entry {
-	var out []entry
+	if out, ok := x.spotted[key]; ok {
+		return out
+	}
+	out := []entry{}
 	for _, e := range x.m.all(key) {
-		for _, p := range expandGroup(e.val) {
+		paths := expandGroup(e.val)
+		out = slices.Grow(out, len(paths))
+		for _, p := range paths {
 			e.val = x.spot(p)
 			out = append(out, e)
 		}
 	}
+	if x.spotted == nil {
+		x.spotted = make(map[string][]entry)
+	}
+	x.spotted[key] = out
 	return out
 }
 
@@ -203,9 +217,10 @@ func (x *check) readable(p string) bool {
 	case p[0] == '/':
 		level, ok = 0, x.m.is("filesystem.view", "host")
 	}
-	for _, g := range x.grants() {
-		if d := depth(g.val) + 1; within(p, g.val) && d > level {
-			level, ok = d, true
+	grants := x.grants()
+	for i := range grants {
+		if g := grants[i].val; within(p, g) && depth(g)+1 > level {
+			level, ok = depth(g)+1, true
 		}
 	}
 	if h, hidden := x.hiddenBy(p); hidden && depth(h.val)+1 >= level {
@@ -214,21 +229,8 @@ func (x *check) readable(p string) bool {
 	return ok
 }
 
-// table lookups: lists of places with what they are.
-
 // A place is a well-known path and what it is.
 type place struct{ path, what string }
-
-// covering gives the first place of a list that a grant of p reaches: p is the
-// place, lies below it, or holds it.
-func covering(list []place, p string) (place, bool) {
-	for _, l := range list {
-		if globCovers(l.path, p) || below(l.path, p) {
-			return l, true
-		}
-	}
-	return place{}, false
-}
 
 // credentials are where keys, tokens and sessions of the account lie.
 var credentials = []place{

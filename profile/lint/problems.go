@@ -35,14 +35,7 @@ func (x *check) parseProblems(err error) {
 		o, msg := e.Origin, e.Error()
 		code := classify(msg)
 		if code == "W001" {
-			// The syntax is broken, so that nobody knows what is a value of a
-			// variable: only the key is shown.
-			key, _, ok := strings.Cut(o.Text, "=")
-			if !ok {
-				o.Text = ""
-			} else {
-				o.Text = strings.TrimRight(key, " ") + " = ..."
-			}
+			o.Text = "" // the syntax is broken, so that nobody knows what is a value of a variable
 		}
 		x.problem(code, o, msg, e.Hint)
 	}

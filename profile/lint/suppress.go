@@ -45,6 +45,9 @@ func (x *check) suppress() {
 			}
 		}
 	}
+	if !x.parsed {
+		return // most rules have not looked
+	}
 	for _, s := range all {
 		if !s.used {
 			x.comment("W009", s.line, s.column, fmt.Sprintf("the comment accepts %s, which is not found here", strings.Join(s.codes, ", ")))

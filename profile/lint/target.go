@@ -130,9 +130,6 @@ func unenforceable(x *check) {
 	if t.abiBelow(1) {
 		say(requires("landlock"), "there is no Landlock, so that file rules are enforced by mounts alone,")
 	}
-	if t.abiBelow(2) && !t.abiBelow(1) && x.m.is("filesystem.workspace", "read-write") {
-		say(x.m.get("filesystem.workspace"), "with Landlock ABI 1 no file can be renamed from one directory of the workspace into another")
-	}
 	if t.abiBelow(6) && (x.m.is("network.mode", "host") || x.m.is("enforce", "fs")) {
 		say(x.m.get("network.mode"), "abstract Unix sockets of the host cannot be closed off (Landlock ABI 6)")
 	}
