@@ -179,47 +179,54 @@ func (d difference) text() string {
 	return b.String()
 }
 
+// Both tables below are made when they are needed: a map of a package is made at
+// every start of wall.
+
 // valueWords says what a value of a key means. What is not here is told by the
 // value itself.
-var valueWords = map[string]map[string]string{
-	"enforce": {`"fs+net"`: "all walls are up", `"fs"`: "all walls but that of the network are up", `"off"`: "no wall is up"},
-	"if-unavailable": {`"fail"`: "a wall that the host cannot build stops the run",
-		`"degrade"`: "the command runs without a wall that the host cannot build"},
-	"filesystem.view":      {`"system"`: "only the operating system is readable to begin with", `"host"`: "the whole host is readable to begin with"},
-	"filesystem.home":      {`"hidden"`: "the home looks empty", `"scratch"`: "the home is a private, empty directory", `"read-only"`: "the real home is readable"},
-	"filesystem.workspace": {`"read-only"`: "the workspace cannot be changed", `"read-write"`: "the workspace can be changed"},
-	"network.mode":         {`"none"`: "there is no network", `"allow"`: "the allowed hosts can be reached", `"host"`: "the whole network of the host can be reached"},
-	"environment.scrub": {`"strict"`: "only variables of the base and allowed ones cross", `"deny-secrets"`: "all variables but secrets cross",
-		`"off"`: "every variable of the caller crosses"},
-	"environment.inject":       {"true": "stored variables are laid over the environment", "false": "stored variables are left out"},
-	"process.nested-sandboxes": {"true": "the command can make user namespaces", "false": "the command cannot make user namespaces"},
-	"process.tty": {`"none"`: "there is no terminal", `"pty"`: "the terminal is a private one", `"auto"`: "a terminal is relayed where there is one",
-		`"inherit"`: "the command has the caller's terminal"},
+func valueWords() map[string]map[string]string {
+	return map[string]map[string]string{
+		"enforce": {`"fs+net"`: "all walls are up", `"fs"`: "all walls but that of the network are up", `"off"`: "no wall is up"},
+		"if-unavailable": {`"fail"`: "a wall that the host cannot build stops the run",
+			`"degrade"`: "the command runs without a wall that the host cannot build"},
+		"filesystem.view":      {`"system"`: "only the operating system is readable to begin with", `"host"`: "the whole host is readable to begin with"},
+		"filesystem.home":      {`"hidden"`: "the home looks empty", `"scratch"`: "the home is a private, empty directory", `"read-only"`: "the real home is readable"},
+		"filesystem.workspace": {`"read-only"`: "the workspace cannot be changed", `"read-write"`: "the workspace can be changed"},
+		"network.mode":         {`"none"`: "there is no network", `"allow"`: "the allowed hosts can be reached", `"host"`: "the whole network of the host can be reached"},
+		"environment.scrub": {`"strict"`: "only variables of the base and allowed ones cross", `"deny-secrets"`: "all variables but secrets cross",
+			`"off"`: "every variable of the caller crosses"},
+		"environment.inject":       {"true": "stored variables are laid over the environment", "false": "stored variables are left out"},
+		"process.nested-sandboxes": {"true": "the command can make user namespaces", "false": "the command cannot make user namespaces"},
+		"process.tty": {`"none"`: "there is no terminal", `"pty"`: "the terminal is a private one", `"auto"`: "a terminal is relayed where there is one",
+			`"inherit"`: "the command has the caller's terminal"},
+	}
 }
 
 // itemWords say that an element is in a list, and that it is not.
-var itemWords = map[string][2]string{
-	"require":            {"%s must be up even when degrading", "%s may be missing when degrading"},
-	"filesystem.seed":    {"%s is copied into the home", "%s is not copied into the home"},
-	"filesystem.hide":    {"%s is hidden", "%s is not hidden"},
-	"filesystem.protect": {"%s is protected", "%s is not protected"},
-	"filesystem.devices": {"the device %s can be used", "the device %s cannot be used"},
-	"network.allow":      {"%s can be reached", "%s cannot be reached"},
-	"network.deny":       {"%s is denied", "%s is not denied"},
-	"network.loopback":   {"the host's loopback port %s can be reached", "the host's loopback port %s cannot be reached"},
-	"network.publish":    {"the host can reach port %s of the command", "the host cannot reach port %s of the command"},
-	"environment.allow":  {"variables that match %s cross", "variables that match %s do not cross for that"},
-	"environment.deny":   {"variables that match %s are denied", "variables that match %s are not denied"},
-	"environment.set":    {"the variable %s has a fixed value", "the variable %s has not that fixed value"},
-	"environment.pass":   {"the variable %s crosses", "the variable %s does not cross for that"},
-	"environment.caches": {"there is a private cache of %s", "there is no private cache of %s"},
+func itemWords() map[string][2]string {
+	return map[string][2]string{
+		"require":            {"%s must be up even when degrading", "%s may be missing when degrading"},
+		"filesystem.seed":    {"%s is copied into the home", "%s is not copied into the home"},
+		"filesystem.hide":    {"%s is hidden", "%s is not hidden"},
+		"filesystem.protect": {"%s is protected", "%s is not protected"},
+		"filesystem.devices": {"the device %s can be used", "the device %s cannot be used"},
+		"network.allow":      {"%s can be reached", "%s cannot be reached"},
+		"network.deny":       {"%s is denied", "%s is not denied"},
+		"network.loopback":   {"the host's loopback port %s can be reached", "the host's loopback port %s cannot be reached"},
+		"network.publish":    {"the host can reach port %s of the command", "the host cannot reach port %s of the command"},
+		"environment.allow":  {"variables that match %s cross", "variables that match %s do not cross for that"},
+		"environment.deny":   {"variables that match %s are denied", "variables that match %s are not denied"},
+		"environment.set":    {"the variable %s has a fixed value", "the variable %s has not that fixed value"},
+		"environment.pass":   {"the variable %s crosses", "the variable %s does not cross for that"},
+		"environment.caches": {"there is a private cache of %s", "there is no private cache of %s"},
+	}
 }
 
 // changeWords tells a change in plain words: what holds now, and what held.
 func changeWords(c profile.Change) string {
 	if c.Item != "" {
 		item, absent := strings.CutSuffix(c.Item, " while absent")
-		if words, ok := itemWords[c.Key]; ok {
+		if words, ok := itemWords()[c.Key]; ok {
 			text := words[0]
 			if c.To == "" {
 				text = words[1]
@@ -242,7 +249,7 @@ func changeWords(c profile.Change) string {
 		return fmt.Sprintf("%s: %s is %s, was %s", c.Key, quoteOdd(path.Clean(c.Item)), granted(c.To), granted(c.From))
 	}
 	words := func(v string) string {
-		if text, ok := valueWords[c.Key][v]; ok {
+		if text, ok := valueWords()[c.Key][v]; ok {
 			return text
 		}
 		if v == "" && strings.HasPrefix(c.Key, "limits.") {

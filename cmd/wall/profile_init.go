@@ -180,7 +180,6 @@ func createIn(root *os.Root, name, text string, force bool) error {
 type language struct {
 	name    string
 	files   []string // any of them in the working directory tells
-	suffix  string   // so does a file with this end
 	command string   // an example
 	grants  []string // lines of grant
 	set     []string // lines of [environment.set]

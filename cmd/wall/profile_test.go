@@ -173,8 +173,8 @@ func TestDifference(t *testing.T) {
 func TestWordsForEveryKey(t *testing.T) {
 	own := []string{"filesystem.tmp", "filesystem.grant", "environment.base", "process.seccomp", "network.proxy-variables", "network.check-sni"}
 	for _, k := range settingKeys() {
-		words, single := valueWords[k.Name]
-		items, list := itemWords[k.Name]
+		words, single := valueWords()[k.Name]
+		items, list := itemWords()[k.Name]
 		switch k.Type {
 		case profile.TypeEnum, profile.TypeBool:
 			if !single && !slices.Contains(own, k.Name) {

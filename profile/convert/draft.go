@@ -484,31 +484,32 @@ func quote(s string) string {
 	return b.String()
 }
 
-var kindTitles = map[Kind]string{
-	Lost:          "RESTRICTIONS THAT THIS PROFILE DOES NOT HAVE:",
-	NoEquivalent:  "Without an equivalent here:",
-	Different:     "Said in another way, never a wider one:",
-	NotUnderstood: "Not understood:",
-	Unrelated:     "Not about the box:",
-}
-
 // write gives the text of the profile.
 func (d *draft) write() []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Imported from the settings of %s in %s. Read it before use: what wall cannot", d.tool, oneLine(d.source))
 	line("# say in the same way stands below as a comment.")
-	for _, k := range []Kind{Lost, NotUnderstood, NoEquivalent, Different, Unrelated} {
+	for _, k := range []struct {
+		kind  Kind
+		title string
+	}{
+		{Lost, "RESTRICTIONS THAT THIS PROFILE DOES NOT HAVE:"},
+		{NotUnderstood, "Not understood:"},
+		{NoEquivalent, "Without an equivalent here:"},
+		{Different, "Said in another way, never a wider one:"},
+		{Unrelated, "Not about the box:"},
+	} {
 		first := true
 		for _, n := range d.notes {
-			if n.Kind != k {
+			if n.Kind != k.kind {
 				continue
 			}
 			if first {
-				line("#\n# %s", kindTitles[k])
+				line("#\n# %s", k.title)
 				first = false
 			}
-			if k == Unrelated {
+			if k.kind == Unrelated {
 				line("#   line %d: %s", n.Line, n.Key)
 			} else {
 				line("#   line %d: %s: %s", n.Line, n.Key, n.Text)
