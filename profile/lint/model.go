@@ -139,20 +139,35 @@ func (x *check) model(f *profile.File) model {
 	if name == "" {
 		name = x.src.Name
 	}
-	var layers []profile.Layer
+	var stack *profile.Stack
 	var err error
-	switch installed := x.installedName(); {
+	installed := x.installedName()
+	switch {
 	case x.project:
-		var stack *profile.Stack
 		if stack, err = profile.LoadProject(name, x.src.Data, x.base, x.o.Host); err == nil {
-			x.widened, x.trusted, layers = stack.Widened(), stack.Trusted(), stack.Layers()
+			x.widened, x.trusted = stack.Widened(), stack.Trusted()
 		}
 	case installed != "":
-		layers, err = x.installedLayers(installed)
+		h := x.o.Host
+		h.Cwd, h.Pwd = "/", "" // without a project layer
+		stack, err = profile.Load(h, profile.Options{Profile: installed})
 	default:
-		var stack *profile.Stack
-		if stack, err = profile.LoadFile(name, x.src.Data, x.o.Host); err == nil {
-			layers = stack.Layers()
+		stack, err = profile.LoadFile(name, x.src.Data, x.o.Host)
+	}
+	var layers []profile.Layer
+	if err == nil {
+		layers = stack.Layers()
+		for _, e := range located(stack.Err()) {
+			if errors.Is(e, errors.ErrUnsupported) && e.Origin.File == name {
+				x.later = append(x.later, e)
+			}
+		}
+	}
+	if err == nil && installed != "" { // the user's profile lies over the machine's
+		i := slices.IndexFunc(layers, func(l profile.Layer) bool { return l.Path == name })
+		layers = layers[:i+1]
+		if i < 0 {
+			err = &plan.Error{Op: "the profile " + strconv.Quote(installed) + " is another file now"}
 		}
 	}
 	m := model{own: entriesOf(f, 0)}
@@ -178,8 +193,8 @@ func (x *check) layers(f *profile.File, layers []profile.Layer) model {
 	return m
 }
 
-// installedName gives the name of a profile of the machine or the user; "" for
-// any other.
+// installedName gives the name of a profile of the machine or the user, which is
+// laid over the profile of the same name one layer below; "" for any other.
 func (x *check) installedName() string {
 	dir, file := path.Split(x.src.Path)
 	name, ok := strings.CutSuffix(file, ".toml")
@@ -187,23 +202,6 @@ func (x *check) installedName() string {
 		return ""
 	}
 	return name
-}
-
-// installedLayers gives the layers of such a profile: it is laid over the
-// profile of the same name one layer below.
-func (x *check) installedLayers(name string) ([]profile.Layer, error) {
-	h := x.o.Host
-	h.Cwd, h.Pwd = "/", "" // without a project layer
-	stack, err := profile.Load(h, profile.Options{Profile: name})
-	if err != nil {
-		return nil, err
-	}
-	layers := stack.Layers()
-	i := slices.IndexFunc(layers, func(l profile.Layer) bool { return l.Path == x.src.Path })
-	if i < 0 {
-		return nil, &plan.Error{Op: "the profile " + strconv.Quote(name) + " is another file now"}
-	}
-	return layers[:i+1], nil
 }
 
 // loadProblems turns what kept a profile from being resolved into findings. A

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -85,15 +84,11 @@ func expandGroup(p string) []string {
 // notInThisVersion finds what is part of the language and cannot be enforced yet.
 func notInThisVersion(x *check) {
 	before := ""
-	for _, e := range x.m.own {
-		k, ok := profile.LookupKey(e.key)
-		switch {
-		case !ok || e.empty || e.key == before: // a list once
-		case k.Needs != "" && e.val != "false" && e.val != "0":
-			x.on(e, fmt.Sprintf("%s cannot be enforced: this version lacks %s", e.key, k.Needs))
-			before = e.key
-		case e.key == "network.mode" && e.val == "allow", e.key == "process.tty" && e.val == "pty":
-			x.on(e, fmt.Sprintf("%s = %q cannot be enforced in this version", e.key, e.val))
+	for _, e := range x.later {
+		if msg := e.Error(); msg != before { // a list once
+			f := x.at(e.Origin, "", msg)
+			f.Fix = clean(e.Hint)
+			before = msg
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/wallsandbox/wall/plan"
 )
 
-// located takes a joined error apart into the errors that have a place.
+// located takes a joined error apart into the errors that have a place; nil has
+// none.
 func located(err error) []*plan.Error {
 	var all []*plan.Error
 	var walk func(error)
@@ -25,7 +26,9 @@ func located(err error) []*plan.Error {
 		}
 		all = append(all, pe)
 	}
-	walk(err)
+	if err != nil {
+		walk(err)
+	}
 	return all
 }
 
