@@ -307,7 +307,7 @@ func nonPortable(x *check) {
 func machinePath(p string) string {
 	for _, d := range []string{"/home/", "/Users/"} {
 		rest, ok := strings.CutPrefix(p, d)
-		if name, _, _ := strings.Cut(rest, "/"); ok && name != "" && name != "linuxbrew" && !isGlob(name) {
+		if name, _, _ := strings.Cut(rest, "/"); ok && account(name) {
 			return "is the home directory of one account"
 		}
 	}

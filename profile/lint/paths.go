@@ -38,8 +38,8 @@ func (x *check) foldHome(abs string) string {
 	}
 	// Where homes usually lie; the lint must not depend on whose it is.
 	for _, dir := range []string{"/home/", "/Users/"} {
-		if rest, ok := strings.CutPrefix(abs, dir); ok && rest != "" {
-			_, rest, _ = strings.Cut(rest, "/")
+		rest, ok := strings.CutPrefix(abs, dir)
+		if name, rest, _ := strings.Cut(rest, "/"); ok && account(name) {
 			return under("~", rest)
 		}
 	}
@@ -48,6 +48,9 @@ func (x *check) foldHome(abs string) string {
 	}
 	return abs
 }
+
+// account reports whether a directory below /home is somebody's home.
+func account(name string) bool { return name != "" && name != "linuxbrew" && !isGlob(name) }
 
 func under(head, rest string) string {
 	if rest = path.Clean(rest); rest == "." || rest == "" || rest == "/" {
