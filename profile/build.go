@@ -73,6 +73,7 @@ type builder struct {
 	unwritable []plan.Check
 
 	workspace, cwd, home string
+	emptyGit             bool   // the workspace's .git is a directory that is no repository
 	outsideGit           string // the repository that the workspace's .git file points to
 }
 

@@ -71,6 +71,7 @@ func (b *builder) gitProtect(top string, o plan.Origin, workspace bool) {
 	switch {
 	case errors.Is(e.err, fs.ErrNotExist):
 		if workspace {
+			b.emptyGit = true
 			b.protectPath(dot, o, plan.TypeDir, "")
 		}
 	case e.err != nil:
@@ -85,6 +86,7 @@ func (b *builder) gitProtect(top string, o plan.Origin, workspace bool) {
 			if !g.isGitDir(l.path) {
 				// No repository, perhaps the placeholder of another run or of
 				// one that was killed: nothing may make it one.
+				b.emptyGit = b.emptyGit || workspace
 				b.protectPath(dot, o, plan.TypeDir, "")
 				return
 			}

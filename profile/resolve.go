@@ -463,6 +463,18 @@ var offlineVars = [][2]string{
 	{"CARGO_NET_OFFLINE", "true"}, {"GOPROXY", "off"}, {"PIP_DISABLE_PIP_VERSION_CHECK", "1"}, {"npm_config_offline", "true"},
 }
 
+// allowed reports whether the profile lets the caller's own value of a variable in.
+func (r *resolver) allowed(name string) bool {
+	return lookup(r.h.Environ, name) != "" && slices.ContainsFunc(r.s.EnvAllow.Items, func(it Item[string]) bool {
+		p, err := envscrub.ParsePattern(it.V)
+		return err == nil && p.Match(name, false)
+	})
+}
+
+// goVars keep the go command from asking git about a directory .git that is
+// there and no repository; it fails the build otherwise ("obtaining VCS status").
+var goVars = [][2]string{{"GOFLAGS", "-buildvcs=false"}}
+
 // derivedVars gives the variables that follow from the walls. Without a box
 // /tmp is shared with others, who could fill such a cache, and the network is
 // there; so there are none. A name that the profile sets or passes is left alone.
@@ -474,7 +486,7 @@ func (r *resolver) derivedVars() []envscrub.Assign {
 	add := func(vars [][2]string, o plan.Origin) {
 		for _, v := range vars {
 			if !slices.ContainsFunc(r.s.EnvSet.Items, func(it Item[Var]) bool { return it.V.Name == v[0] }) &&
-				!slices.ContainsFunc(r.s.EnvPass.Items, func(it Item[string]) bool { return it.V == v[0] }) {
+				!slices.ContainsFunc(r.s.EnvPass.Items, func(it Item[string]) bool { return it.V == v[0] }) && !r.allowed(v[0]) {
 				out = append(out, envscrub.Assign{Name: v[0], Value: v[1], Origin: o})
 			}
 		}
@@ -485,6 +497,9 @@ func (r *resolver) derivedVars() []envscrub.Assign {
 	}
 	if r.s.Home.V != "scratch" && r.b.at(tmp).made { // not the host's own /tmp, granted
 		add(cacheVars, r.s.Home.Origin)
+	}
+	if r.b.emptyGit {
+		add(goVars, def)
 	}
 	if r.s.Network.V == "none" && r.s.EnvBase.V == string(envscrub.BaseGate) {
 		add(offlineVars, r.s.Network.Origin)
