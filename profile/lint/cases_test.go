@@ -68,6 +68,10 @@ func TestCases(t *testing.T) {
 		{grant("~/.cargo/registry", "write"), ""},
 		{grant("~/.local/share/app", "write"), ""},
 		{grant("~/.local/bin/tool", "write"), "W013"},
+		{fs("protect = [\"~/.local/bin\", \"~/.local/lib\", \"~/.local/share\"]\n" + strings.TrimPrefix(grant("~/.local", "write"), "[filesystem]\n")), "W021"},
+		{fs("hide = [\"~/.local/bin\", \"~/.local/lib\", \"~/.local/share\"]\n" + strings.TrimPrefix(grant("~/.local", "write"), "[filesystem]\n")), ""},
+		{fs(`grant = [{ path = "~/.local", access = "write", why = "x" }, { path = "~/.local/bin", access = "read", why = "x" }, { path = "~/.local/lib", access = "read", why = "x" }, { path = "~/.local/share", access = "read", why = "x" }]`), "W021"},
+		{grant("~/.local", "write"), "W013 W014 W021"},
 		{grant("/usr/local/bin", "write"), "W016"},
 		{grant("/opt/tool", "write"), ""},
 		{grant("/opt/bin", "write"), "W013"},
@@ -160,6 +164,39 @@ func TestCases(t *testing.T) {
 		var got []string
 		for _, f := range New(options(t, "")).Check(source(Rule{}, "p.toml", example(tt.lines))) {
 			if f.Severity > Note {
+				got = append(got, f.Code)
+			}
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); strings.Join(got, " ") != tt.want {
+			t.Errorf("%q: got %q, want %q", tt.lines, got, tt.want)
+		}
+	}
+}
+
+// TestNotes: the same for rules that only note something.
+func TestNotes(t *testing.T) {
+	for _, tt := range []struct{ lines, want string }{
+		{"extends = \"agent\"\n[filesystem]\nhide = [\"@credentials\"]", "W047"},
+		{"extends = \"agent\"\n[filesystem]\nhide = []\n", ""},
+		{"extends = \"agent\"\n[filesystem]\nhide = [\"~/mine\"]\ndevices = []", ""},
+		{"extends = \"agent\"\n[filesystem]\nview = \"system\"\nhome = \"hidden\"", "W047"},
+		{"[filesystem]\nview = \"system\"", ""}, // the default, and nothing to inherit
+		{"[network]\nmode = \"allow\"\nallow = [\"a.x.org\", \"*.x.org\"]", "W047 W052"},
+		{"[network]\nmode = \"allow\"\nallow = [\"x.org\", \"*.x.org\"]", "W052"},
+		{"[network]\nmode = \"allow\"\nallow = [\"a.x.org:80\", \"*.x.org:443\"]", "W052"},
+		{"extends = \"gate\"\n[limits]\ntime = \"10m\"\nmemory = \"1GiB\"\nprocesses = 100", "W052"},
+		{"extends = \"gate\"\n[limits]\ntime = 0\nmemory = \"1GiB\"\nprocesses = 100", "W031 W052"},
+		{"[limits]\ntime = 0", ""},
+		{"[environment]\ncaches = [\"go\", \"npm\"]\ninject = false", "W052"},
+		{"[process]\ntty = \"pty\"", "W052"},
+		{"[filesystem]\nworkspace = \"read-write\"\nprotect = [\"@persistence\"]", ""},
+		{"[filesystem]\nworkspace = \"read-write\"\nprotect = [\".envrc\"]", "W053"},
+		{"[filesystem]\ngrant = [{ path = \"~\", access = \"read\", why = \"x\" }]", ""},
+	} {
+		var got []string
+		for _, f := range New(options(t, "")).Check(source(Rule{}, "p.toml", example(tt.lines))) {
+			if f.Severity == Note {
 				got = append(got, f.Code)
 			}
 		}

@@ -284,6 +284,10 @@ func TestLayers(t *testing.T) {
 		"home/alice/.config/wall/onbroken.toml": {Data: []byte("version = 1\ndescription = \"x\"\nextends = \"./broken.toml\"\n")},
 		"home/alice/.config/wall/gone.toml":     {Data: []byte("version = 1\ndescription = \"x\"\nextends = \"./none.toml\"\n")},
 		"src/.wall/site.toml":                   {Data: []byte("version = 1\n[filesystem]\nworkspace = \"read-write\"\n[environment]\npass = [\"X\"]\n")},
+		"p/host.toml":                           {Data: []byte("version = 1\ndescription = \"x\"\n[network]\nmode = \"host\"\n")},
+		"p/grants.toml":                         {Data: []byte("version = 1\ndescription = \"x\"\nextends = \"./host.toml\"\n[filesystem]\ngrant = [{ path = \"/srv/x\", access = \"read\", why = \"x\" }, { path = \"~/.aws\", access = \"read\", why = \"x\", optional = true }]\n")},
+		"p/fs.toml":                             {Data: []byte("version = 1\ndescription = \"x\"\nenforce = \"fs\"\n[filesystem]\nview = \"host\"\n")},
+		"src/.wall/agent.toml":                  {Data: []byte("version = 1\ndescription = \"x\"\n[filesystem]\nhide = []\n")},
 		"src/.wall/gate.toml":                   {Data: []byte("version = 1\nextends = \"agent\"\n")},
 		"src/.wall/other.toml":                  {Data: []byte("version = 1\n[network]\nmode = \"host\"\n")},
 		"home/alice/.wall/gate.toml":            {Data: []byte("version = 1\n[filesystem]\nhide = [\"x\"]\n")},
@@ -298,6 +302,7 @@ func TestLayers(t *testing.T) {
 	}
 	tree["etc/wall"].Sys, tree["etc/wall/site.toml"].Sys = &struct{ Uid uint32 }{}, &struct{ Uid uint32 }{}
 	tree["home/alice/.config/wall/theirs.toml"] = &fstest.MapFile{Data: []byte("version = 1\ndescription = \"x\"\n"), Sys: &struct{ Uid uint32 }{1001}}
+	tree["src/.wall/shell.toml"] = &fstest.MapFile{Data: []byte("../../etc/wall/site.toml"), Mode: fs.ModeSymlink}
 	o := options(t, "")
 	o.Host.FS, o.Host.UID = tree, 1000
 	o.Config = "/home/alice/.config/wall"
@@ -313,6 +318,11 @@ func TestLayers(t *testing.T) {
 		"/src/.wall/other.toml":                  "W044", // no profile of that name: not a project layer
 		"/home/alice/.wall/gate.toml":            "W019 W031 W044",
 		"/home/alice/.config/wall/theirs.toml":   "W005",
+		"/src/.wall/shell.toml":                  "W006",
+		"/src/.wall/agent.toml":                  "W007 W034",
+		"/p/host.toml":                           "",
+		"/p/grants.toml":                         "W020 W021",
+		"/p/fs.toml":                             "W020", // /etc/shadow
 	} {
 		data, err := ReadFile(tree, file)
 		if err != nil {

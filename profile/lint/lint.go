@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -135,6 +136,13 @@ func (x *check) run() {
 	if x.src.Err != nil {
 		x.problem("W006", plan.Origin{File: x.src.Name, Line: 1, Column: 1}, "cannot read the profile: "+reasonOf(x.src.Err), "")
 		return
+	}
+	if x.project && x.o.Host.FS != nil {
+		// As when it is used: a link would let a workspace show parts of other files.
+		if st, err := fs.Lstat(x.o.Host.FS, fsName(x.src.Path)); err == nil && st.Mode()&fs.ModeSymlink != 0 {
+			x.problem("W006", plan.Origin{File: x.src.Name, Line: 1, Column: 1}, "cannot read the project layer: it is a symbolic link", "put the file itself there")
+			return
+		}
 	}
 	f, err := profile.Parse(x.src.Name, x.src.Data)
 	if err != nil {

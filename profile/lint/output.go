@@ -15,7 +15,6 @@ type Report struct {
 	Findings []Finding
 	FailOn   Severity
 	Version  string // of wall
-	Home     string // of the documentation: a URL; may be empty
 }
 
 // Summary counts findings.
@@ -186,10 +185,9 @@ type (
 		Driver sarifDriver `json:"driver"`
 	}
 	sarifDriver struct {
-		Name           string      `json:"name"`
-		Version        string      `json:"version,omitempty"`
-		InformationURI string      `json:"informationUri,omitempty"`
-		Rules          []sarifRule `json:"rules"`
+		Name    string      `json:"name"`
+		Version string      `json:"version,omitempty"`
+		Rules   []sarifRule `json:"rules"`
 	}
 	sarifRule struct {
 		ID                   string       `json:"id"`
@@ -245,7 +243,7 @@ const sarifSchema = "https://json.schemastore.org/sarif-2.1.0.json"
 // version 2.1.0 (OASIS standard of 2020). Files are named relative to the
 // working directory where they were named so.
 func (r Report) SARIF(w io.Writer) error {
-	driver := sarifDriver{Name: "wall", Version: r.Version, InformationURI: r.Home, Rules: []sarifRule{}}
+	driver := sarifDriver{Name: "wall", Version: r.Version, Rules: []sarifRule{}}
 	index := make(map[string]int, len(table))
 	for i, rule := range table {
 		index[rule.Code] = i
