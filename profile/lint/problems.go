@@ -37,10 +37,25 @@ func (x *check) parseProblems(err error) {
 	for _, e := range located(err) {
 		o, msg := e.Origin, e.Error()
 		code := classify(msg)
-		if code == "W001" {
-			o.Text = "" // the syntax is broken, so that nobody knows what is a value of a variable
+		if code == "W001" || mayHoldValue(x.lineText(o.Line)) {
+			o.Text = "" // where the syntax is broken nobody knows what is a value of a variable
 		}
 		x.problem(code, o, msg, e.Hint)
+	}
+}
+
+// mayHoldValue reports whether a line could hold a value of environment.set, as
+// far as one line tells: it has the key set, or a key with escapes.
+func mayHoldValue(line string) bool {
+	for rest := line; ; {
+		_, after, ok := strings.Cut(rest, "set")
+		if !ok {
+			return strings.Contains(line, `\u`) || strings.Contains(line, `\U`) || strings.Contains(line, `\x`)
+		}
+		if next := strings.TrimLeft(after, "\"' \t"); next != "" && strings.ContainsRune(".=]", rune(next[0])) {
+			return true
+		}
+		rest = after
 	}
 }
 
