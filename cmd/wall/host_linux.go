@@ -63,8 +63,8 @@ func gatherHost() (profile.Host, error) {
 		UID:     os.Getuid(),
 		GID:     os.Getgid(),
 		Environ: os.Environ(),
-		FS:      hostFS{os.DirFS("/").(fs.ReadLinkFS)},
-		TempDir: tempDir,
+		FS:      strictFS{os.DirFS("/").(fs.ReadLinkFS)},
+		TempDir: tempDir, DefaultTemp: tempDir,
 	}
 	if os.Geteuid() != h.UID || os.Getegid() != h.GID {
 		return h, &plan.Error{

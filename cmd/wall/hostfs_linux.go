@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostFS is the host's tree, read-only. It differs from os.DirFS("/") in that
+// hostFS is the host's tree, read-only, for files that the user names. It differs from os.DirFS("/") in that
 // opening never blocks: a workspace may hold a FIFO where a file is expected.
 type hostFS struct{ fs.ReadLinkFS }
 
