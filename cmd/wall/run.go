@@ -246,6 +246,8 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 	cmd := nsexec.CommandContext(ctx, p)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	gitBefore := viewGit(p)
+	terminals := saveTerminals(s)
+	defer restoreTerminals(terminals)
 	if err := cmd.Start(); err != nil {
 		_, o.gaveUp = signals.stop()
 		if o.gaveUp != 0 {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -65,5 +68,103 @@ func TestFlagsOfStreamsStay(t *testing.T) {
 		}
 		in.Close()
 		out.Close()
+	}
+}
+
+// TestTerminalIsRestored has the command leave its terminal in disorder.
+func TestTerminalIsRestored(t *testing.T) {
+	need(t, "userns", "landlock:1", "seccomp", "tool:python3")
+	const mess = `import fcntl, os, struct, sys, termios, tty
+tty.setraw(0)
+fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 7, 90, 1, 2))
+fcntl.ioctl(0, termios.TIOCEXCL)
+os.write(1, b"ready")
+termios.tcflow(1, termios.TCOOFF)
+`
+	for _, tt := range []struct {
+		name   string
+		script string
+		flags  []string
+		term   bool
+		status int
+	}{
+		{"exit", "", nil, false, 0},
+		{"nothing changed", "import os; os.write(1, b'ready')", nil, false, 0},
+		{"failure", "sys.exit(3)", nil, false, 3},
+		{"killed", "os.kill(os.getpid(), 9)", nil, false, 137},
+		{"no result", "os.makedirs('out.json/full')", []string{"--json", "out.json"}, false, 125},
+		{"SIGTERM to wall", "import time; time.sleep(60)", nil, true, 143},
+		{"without walls", "", []string{"--enforce", "off"}, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Chdir(realTemp(t))
+			master, slave, err := pty.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer master.Close()
+			defer slave.Close()
+			fd := 0
+			if err := onDescriptor(slave, func(n int) { fd = n }); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 77, Xpixel: 5, Ypixel: 6}); err != nil {
+				t.Fatal(err)
+			}
+			before, ok := readTerminal(fd)
+			if !ok {
+				t.Fatal("no terminal")
+			}
+			script := mess + tt.script
+			if tt.name == "nothing changed" {
+				script = tt.script
+			}
+			if tt.term {
+				go func() {
+					buf := make([]byte, 100)
+					if n, err := master.Read(buf); err == nil && strings.Contains(string(buf[:n]), "ready") {
+						time.Sleep(100 * time.Millisecond)
+						_ = unix.Kill(os.Getpid(), unix.SIGTERM)
+					}
+				}()
+			}
+			args := append([]string{"run", "--scratch-root", realTemp(t)}, tt.flags...)
+			var errs *os.File
+			if errs, err = os.Create(filepath.Join(realTemp(t), "err")); err != nil {
+				t.Fatal(err)
+			}
+			defer errs.Close()
+			status := launch(append(args, "--", "python3", "-c", script), streams{slave, slave, errs})
+			if status != tt.status {
+				text, _ := os.ReadFile(errs.Name())
+				t.Errorf("status %d, want %d\n%s", status, tt.status, text)
+			}
+			if after, _ := readTerminal(fd); after != before {
+				t.Errorf("the terminal was\n%+v\nand is\n%+v", before, after)
+			}
+			written := make(chan error, 1)
+			go func() {
+				_, err := slave.WriteString("done")
+				written <- err
+			}()
+			select {
+			case err := <-written:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("output is held back")
+			}
+		})
+	}
+}
+
+func TestPlausibleWindow(t *testing.T) {
+	for size, want := range map[unix.Winsize]bool{
+		{Row: 24, Col: 80}: true, {Row: 80, Col: 24}: true, {Row: 1, Col: 80}: false, {}: false, {Row: 24, Col: 60000}: false,
+	} {
+		if plausible(size) != want {
+			t.Errorf("%+v: %v", size, !want)
+		}
 	}
 }
