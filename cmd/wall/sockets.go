@@ -6,7 +6,12 @@ import (
 )
 
 // boundSockets gives the absolute paths that Unix sockets of this network
-// namespace are bound to, sorted, each once. text is /proc/net/unix:
+// namespace say they are bound to, sorted, each once. They are hints: a name is what
+// was given to bind(2), perhaps in another root directory or mount namespace, so
+// that anybody can put any name there; whoever uses one looks whether a socket is
+// at that path. Nor are they all: a socket that was bound by a relative name, moved
+// since, bound in another network namespace, or is bound later, is not among them.
+// text is /proc/net/unix:
 //
 //	Num       RefCount Protocol Flags    Type St Inode Path
 //	ffff8881: 00000002 00000000 00010000 0001 01 20412 /run/dbus/system_bus_socket
