@@ -14,10 +14,33 @@
 //
 // # Layers
 //
-// A profile may extend one other; flags lie above all files. A single value of
-// a higher layer replaces that of a lower one. A list of a higher layer adds to
-// the inherited list, and an explicitly empty list drops what was inherited. An
-// absent key changes nothing. In every list an empty result means nothing.
+// A profile that is named, not given as a file, is looked for in [SystemDir]
+// and in the user's configuration directory; each file found lies over the one
+// of the same name below it, the built-in profile at the bottom, unless it says
+// with "extends" what it lies over. Flags lie above all files. Between them and
+// the files lies the project layer, WORKSPACE/.wall/NAME.toml, which comes from
+// nobody in particular: it may only tighten. Every setting is compared with
+// what it was without that layer, by the direction that the table of keys gives
+// ([Key.Tighten]); a change without a known direction counts as wider. What
+// widens is refused, unless the operator trusted exactly that content at that
+// place ([TrustFile]).
+//
+// A single value of a higher layer replaces that of a lower one. A list of a
+// higher layer adds to the inherited list, and an explicitly empty list drops
+// what was inherited. An absent key changes nothing. In every list an empty
+// result means nothing. [Load] gives the layers as a [Stack], which knows where
+// each value comes from and what it replaced.
+//
+// What the language has and this version of wall cannot carry out parses, and
+// can be shown and compared; Resolve refuses it with its line.
+//
+// # Groups
+//
+// "@NAME" in hide and protect stands for a list of places ([Groups]). Of what a
+// group protects, only few names are kept from being made while they are absent
+// (.git, .vscode and .claude): each costs an empty directory on the host for
+// the time of the run. The others are protected where they exist. A name that
+// is written out is protected in both cases.
 //
 // # Paths
 //
