@@ -26,8 +26,7 @@ type trustReport struct {
 	Path    string      `json:"path"` // free of links
 	Digest  string      `json:"digest"`
 	Profile string      `json:"profile"` // that it lies over
-	Stored  bool        `json:"stored"`  // false: it only tightens, which needs no trust
-	Widens  []trustLine `json:"widens"`
+	Widens  []trustLine `json:"widens"`  // empty: it only tightens, which needs no trust
 }
 
 // A trustLine is one thing that a project layer widens.
@@ -59,8 +58,7 @@ func newTrust(s streams) *cobra.Command {
 		Short: "Show what a project layer widens, and accept exactly that content",
 		Long: `Show what a project layer (WORKSPACE/.wall/NAME.toml) takes back of the protection
 of the profile NAME, and accept exactly that content at exactly that place. Any
-edit voids it. A project layer that only tightens needs no trust, and nothing is
-stored for it.`,
+edit voids it. A project layer that only tightens needs no trust.`,
 		Example: `  wall trust .wall/gate.toml
   wall trust --list --json`,
 		DisableFlagsInUseLine: true,
@@ -163,15 +161,13 @@ func trustProject(w io.Writer, file string, asJSON bool) error {
 	for _, c := range st.Widened() {
 		r.Widens = append(r.Widens, trustLine{c.Key, c.String(), c.Origin.Line, c.Origin.Column, c.Origin.Text})
 	}
-	if len(r.Widens) > 0 {
-		entry := profile.TrustEntry{Digest: r.Digest, Path: r.Path}
-		err := editTrust(profile.TrustFile(h, p.workspace), func(all []profile.TrustEntry) ([]profile.TrustEntry, error) {
-			return append(all, entry), nil
-		})
-		if err != nil {
-			return err
-		}
-		r.Stored = true
+	// Also when nothing widens: together with flags it may.
+	entry := profile.TrustEntry{Digest: r.Digest, Path: r.Path}
+	err = editTrust(profile.TrustFile(h, p.workspace), func(all []profile.TrustEntry) ([]profile.TrustEntry, error) {
+		return append(all, entry), nil
+	})
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		return writeIndented(w, r)
@@ -184,11 +180,10 @@ func (r trustReport) writeText(w io.Writer) error {
 	for _, l := range r.Widens {
 		fmt.Fprintf(&b, "%s:%d:%d: %s\n", quoteOdd(r.Path), l.Line, l.Column, oneLine(l.Change))
 	}
-	if r.Stored {
-		fmt.Fprintf(&b, "trusted with profile %s: %s (SHA-256 %s)\n", r.Profile, quoteOdd(r.Path), r.Digest)
-	} else {
+	if len(r.Widens) == 0 {
 		fmt.Fprintf(&b, "%s only tightens profile %s, which needs no trust\n", quoteOdd(r.Path), r.Profile)
 	}
+	fmt.Fprintf(&b, "trusted with profile %s: %s (SHA-256 %s)\n", r.Profile, quoteOdd(r.Path), r.Digest)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
