@@ -19,7 +19,7 @@ type request struct {
 	path   string // free of links; the same path on the host where the host is involved
 	kind   requestKind
 	origin plan.Origin
-	layer  int // of a grant; a higher one replaces a lower one at the same path
+	layer  int // of a grant or hide; a higher one replaces a lower one at the same path
 
 	mount  plan.Mount    // reqPrivate, reqSkeleton: the mount to make
 	access plan.Access   // reqPrivate: what Landlock allows; reqGrant: read or write
@@ -54,6 +54,9 @@ type spot struct {
 	origin plan.Origin
 }
 
+// ownLayer is above all others: nothing shows what wall itself hides.
+const ownLayer = flagLayer + 2
+
 // A builder collects requests and turns them into mounts.
 type builder struct {
 	t        *tree
@@ -73,13 +76,15 @@ type builder struct {
 	unwritable []plan.Check
 
 	workspace, cwd, home string
+	hideLayer            int    // of the hides that are being asked for
 	emptyGit             bool   // the workspace's .git is a directory that is no repository
 	outsideGit           string // the repository that the workspace's .git file points to
 }
 
 func newBuilder(t *tree) *builder {
 	return &builder{
-		t: t, granted: map[string]bool{}, spots: make(map[string]*spot, 64), pinned: map[string]bool{},
+		hideLayer: ownLayer,
+		t:         t, granted: map[string]bool{}, spots: make(map[string]*spot, 64), pinned: map[string]bool{},
 		requests: make([]*request, 0, 256), ops: make([]plan.Mount, 0, 96),
 	}
 }
@@ -217,8 +222,14 @@ func (b *builder) onePath(rs, later []*request) {
 			protects = append(protects, r)
 		}
 	}
-	if hide != nil && grant != nil && b.conflict(grant, hide) {
-		return
+	if hide != nil && grant != nil {
+		if grant.what == "" && grant.layer > hide.layer && !hide.forced {
+			// Whoever wrote the higher layer knew of the lower one.
+			b.notices = append(b.notices, plan.Notice{Origin: grant.origin, Text: quote(grant.path) + " is visible inside, although " + place(hide.origin) + " hides it"})
+			hide = nil
+		} else if b.conflict(grant, hide) {
+			return
+		}
 	}
 	var done [reqHide + 1]bool
 	for _, r := range rs {
@@ -251,15 +262,18 @@ func (b *builder) onePath(rs, later []*request) {
 	if grant != nil {
 		b.grant(grant)
 	}
-	if hide == nil {
+	if hide == nil || hide.absent && !hide.forced {
+		// Nothing is there to be covered, so that the protection is needed:
+		// the name could be made.
 		for i, r := range protects {
 			if i == 0 || r.typ == plan.TypeSymlink != (protects[0].typ == plan.TypeSymlink) {
 				b.protect(r)
 			}
 		}
-		return
 	}
-	b.hide(hide, later)
+	if hide != nil {
+		b.hide(hide, later)
+	}
 }
 
 // stronger picks the grant that counts of two for one path.
@@ -291,8 +305,13 @@ func (b *builder) conflict(grant, hide *request) bool {
 	case "runtime":
 		return false
 	default:
+		if hide.layer == ownLayer {
+			b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is wall's own state", Origin: grant.origin,
+				Hint: "what decides about the next run is never visible in a box"})
+			return true
+		}
 		b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is hidden by " + place(hide.origin),
-			Origin: grant.origin, Hint: "hide beats a grant of the same path; grant a path below it"})
+			Origin: grant.origin, Hint: "grant it in a higher layer, such as a profile of your own or --ro, which beats an inherited hide"})
 	}
 	return true
 }

@@ -41,6 +41,7 @@ func (r *resolver) files() error {
 	}
 	b.build(root)
 	r.ownState()
+	r.policyPaths()
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
@@ -99,7 +100,7 @@ func (r *resolver) scratch() {
 	root := join(path.Clean(temp), "wall-"+strconv.Itoa(r.h.UID))
 	r.p.Scratch = plan.Scratch{Root: root, ID: r.h.RunID, Keep: r.o.Keep}
 	// The state of this run and of others is never visible inside.
-	r.b.add(request{path: root, kind: reqHide, typ: plan.TypeDir, forced: true, origin: def})
+	r.b.add(request{path: root, kind: reqHide, typ: plan.TypeDir, forced: true, layer: ownLayer, origin: def})
 }
 
 func (r *resolver) scratchDir(name string, mode uint32) {
@@ -394,8 +395,39 @@ func (r *resolver) base(flag bool) string {
 	return r.at.workspace
 }
 
+// writableTrees are the workspace, whether it is writable this time or not, and
+// everything that is granted for writing: where links may be a command's work.
+func (r *resolver) writableTrees() []string {
+	trees := []string{r.at.workspace}
+	for _, g := range r.s.Grant.Items {
+		if g.V.Access != plan.AccessWrite {
+			continue
+		}
+		if p, err := r.at.expand(g.V.Path, r.base(g.flag)); err == nil {
+			if l := r.t.walk(p); l.exists() && len(l.links) == 0 {
+				trees = append(trees, l.path)
+			}
+		}
+	}
+	return trees
+}
+
+// planted gives a link of the walk that lies in one of the trees and leads out
+// of it, "" when there is none.
+func (r *resolver) planted(l located, trees []string) string {
+	for _, k := range l.links {
+		for _, t := range trees {
+			if within(k.at, t) && !within(l.path, t) {
+				return k.at
+			}
+		}
+	}
+	return ""
+}
+
 func (r *resolver) grants() {
 	b := r.b
+	planted := r.writableTrees()
 	for _, g := range r.s.Grant.Items {
 		verb := "readable"
 		if g.V.Access == plan.AccessWrite {
@@ -447,6 +479,10 @@ func (r *resolver) grants() {
 			}
 			continue
 		}
+		if k := r.planted(l, planted); k != "" {
+			fail(fmt.Errorf("the symbolic link %s, which a command could have made, leads out to %s", quote(k), quote(l.path)), "grant the real path, if that is what you want")
+			continue
+		}
 		if r.within(l.path, r.p.Scratch.Root) {
 			fail(errors.New("it is the state of wall's own runs"), "")
 			continue
@@ -476,6 +512,7 @@ func (r *resolver) grants() {
 func (r *resolver) seeds() {
 	b := r.b
 	byTarget := map[string]int{}
+	trees := r.writableTrees()
 	for _, s := range r.s.Seed.Items {
 		fail := func(err error, hint string) {
 			b.fail(&plan.Error{Op: "cannot copy " + quote(s.V.Path) + " into the scratch home", Origin: s.Origin, Err: err, Hint: hint})
@@ -490,6 +527,10 @@ func (r *resolver) seeds() {
 			continue
 		}
 		l := r.t.walkParent(p)
+		if k := r.planted(l, trees); k != "" {
+			fail(fmt.Errorf("the symbolic link %s, which a command could have made, leads out to %s", quote(k), quote(l.path)), "name the real path")
+			continue
+		}
 		switch {
 		case l.missing != "" || errors.Is(l.err, errNotDir):
 			continue
@@ -522,7 +563,7 @@ func (r *resolver) hides() {
 
 	for _, p := range r.ownDirs() {
 		if l := r.t.walk(p); l.exists() {
-			r.b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), origin: def})
+			r.b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), layer: ownLayer, origin: def})
 		}
 	}
 }

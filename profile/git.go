@@ -131,11 +131,13 @@ func (g *gitScan) gitDir(d string) {
 	b.protectPath(join(d, "config"), g.o, plan.TypeFile, "")
 	b.protectPath(join(d, "hooks"), g.o, plan.TypeDir, "")
 	// Not the whole of info: git itself keeps info/refs and others up to date.
-	for _, f := range []string{"attributes", "exclude", "grafts"} {
+	for _, f := range []string{"attributes", "exclude"} {
 		b.protectPath(join(d, "info/"+f), g.o, plan.TypeFile, "")
 	}
-	if b.t.exists(join(d, "info/sparse-checkout")) {
-		b.protectPath(join(d, "info/sparse-checkout"), g.o, plan.TypeFile, "")
+	for _, f := range []string{"grafts", "sparse-checkout"} { // git complains of an empty grafts
+		if b.t.exists(join(d, "info/"+f)) {
+			b.protectPath(join(d, "info/"+f), g.o, plan.TypeFile, "")
+		}
 	}
 	// With a commondir git takes config and hooks from another place; "." means here.
 	b.protectPath(join(d, "commondir"), g.o, plan.TypeFile, ".\n")
@@ -287,6 +289,9 @@ func (g *gitScan) gitFile(file string, workspace bool) {
 // inside makes a path of a config value absolute and reports whether it lies
 // inside the tree that is looked at.
 func (g *gitScan) inside(value, base string) (string, bool) {
+	if tail, ok := strings.CutPrefix(value, "~/"); ok && g.b.home != "" {
+		value = join(g.b.home, tail)
+	}
 	if value == "" || strings.HasPrefix(value, "~") || strings.HasPrefix(value, "%") || strings.IndexByte(value, 0) >= 0 {
 		return "", false
 	}

@@ -24,6 +24,7 @@ func isGlob(s string) bool { return strings.ContainsAny(s, "*?") }
 
 // A deepGlob is a pattern that started with "**/".
 type deepGlob struct {
+	layer  int
 	elems  []string
 	origin plan.Origin
 }
@@ -37,9 +38,9 @@ func (b *builder) hidePath(p string, o plan.Origin) {
 	case l.err != nil:
 		b.fail(&plan.Error{Op: "cannot hide " + quote(p), Origin: o, Err: l.err})
 	case l.missing != "":
-		b.add(request{path: l.path, kind: reqHide, absent: true, origin: o})
+		b.add(request{path: l.path, kind: reqHide, absent: true, layer: b.hideLayer, origin: o})
 	default:
-		b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), origin: o})
+		b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), layer: b.hideLayer, origin: o})
 	}
 }
 
@@ -95,7 +96,7 @@ func (b *builder) hideEntry(p string, e fs.DirEntry, o plan.Origin) {
 		b.hidePath(p, o)
 		return
 	}
-	b.add(request{path: p, kind: reqHide, typ: fileType(e.Type()), origin: o})
+	b.add(request{path: p, kind: reqHide, typ: fileType(e.Type()), layer: b.hideLayer, origin: o})
 }
 
 // hideDeep walks the workspace once for all "**/" patterns. It follows no
@@ -118,6 +119,7 @@ func (b *builder) hideDeep(top string, globs []deepGlob, budget *int) error {
 			hit := false
 			for _, g := range globs {
 				if matchTail(g.elems, here) {
+					b.hideLayer = g.layer
 					b.hideEntry(join(dir, e.Name()), e, g.origin)
 					hit = true
 					break
@@ -173,9 +175,11 @@ func match(pattern, s string) bool {
 
 // hides asks for everything that the hide lists name.
 func (b *builder) hides(items []Item[string], at places, base func(Item[string]) string) {
+	defer func(n int) { b.hideLayer = n }(b.hideLayer)
 	budget := maxGlob
 	var deep []deepGlob
 	for _, it := range items {
+		b.hideLayer = it.layer
 		s := it.V
 		if tail, ok := strings.CutPrefix(s, "$workspace/**/"); ok {
 			s = "**/" + tail
@@ -186,7 +190,7 @@ func (b *builder) hides(items []Item[string], at places, base func(Item[string])
 				b.badGlob(it)
 				continue
 			}
-			deep = append(deep, deepGlob{elems: strings.Split(tail, "/"), origin: it.Origin})
+			deep = append(deep, deepGlob{layer: it.layer, elems: strings.Split(tail, "/"), origin: it.Origin})
 			continue
 		}
 		if strings.Contains(s, "**") {

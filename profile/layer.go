@@ -70,6 +70,8 @@ type Layer struct {
 	id   string // Path, or "built-in:NAME"
 	dir  string // of a file on disk; "" otherwise
 	data []byte
+	via  located     // the walk to a file on disk
+	told plan.Origin // what named the file
 }
 
 // loader reads profiles through the host's tree.
@@ -206,7 +208,7 @@ func (ld loader) file(s, dir string, o plan.Origin) (Layer, error) {
 	if err != nil {
 		return Layer{}, &plan.Error{Op: "cannot read the profile " + quote(s), Origin: o, Err: err}
 	}
-	data, at, err := ld.t.readFile(p, MaxFileSize)
+	data, l, err := ld.t.readFile(p, MaxFileSize)
 	if err != nil {
 		return Layer{}, &plan.Error{Op: "cannot read the profile " + quote(s), Origin: o, Err: err}
 	}
@@ -214,7 +216,7 @@ func (ld loader) file(s, dir string, o plan.Origin) (Layer, error) {
 	if err != nil {
 		return Layer{}, err
 	}
-	return Layer{Kind: LayerFile, Name: s, Path: at, File: f, id: at, dir: path.Dir(at), data: data}, nil
+	return Layer{Kind: LayerFile, Name: s, Path: l.path, File: f, id: l.path, dir: path.Dir(l.path), data: data, via: l, told: o}, nil
 }
 
 // installed reads DIR/NAME.toml; the File of the result is nil when there is
@@ -252,7 +254,7 @@ func (ld loader) installed(kind LayerKind, dir, name string) (Layer, error) {
 			return Layer{}, fail(err, hint)
 		}
 	}
-	data, at, err := ld.t.readFile(l.path, MaxFileSize)
+	data, _, err := ld.t.readFile(l.path, MaxFileSize)
 	if err != nil {
 		return Layer{}, fail(err, "")
 	}
@@ -260,7 +262,7 @@ func (ld loader) installed(kind LayerKind, dir, name string) (Layer, error) {
 	if err != nil {
 		return Layer{}, err
 	}
-	return Layer{Kind: kind, Name: name, Path: at, File: f, id: at, dir: path.Dir(at), data: data}, nil
+	return Layer{Kind: kind, Name: name, Path: l.path, File: f, id: l.path, dir: path.Dir(l.path), data: data, via: l, told: plan.Origin{File: p}}, nil
 }
 
 // safe reports how somebody else could change what is at p, which is free of links.
@@ -317,7 +319,7 @@ func (ld loader) project(workspace, name string) (Layer, error) {
 			return Layer{}, nil
 		}
 	}
-	data, at, err := ld.t.readFile(p, MaxFileSize)
+	data, l, err := ld.t.readFile(p, MaxFileSize)
 	if err != nil {
 		return fail(err, "")
 	}
@@ -325,7 +327,7 @@ func (ld loader) project(workspace, name string) (Layer, error) {
 	if err != nil {
 		return Layer{}, err
 	}
-	return Layer{Kind: LayerProject, Name: name, Path: at, File: f, id: at, dir: path.Dir(at), data: data}, nil
+	return Layer{Kind: LayerProject, Name: name, Path: l.path, File: f, id: l.path, dir: path.Dir(l.path), data: data, via: l, told: plan.Origin{File: p}}, nil
 }
 
 var (
@@ -338,34 +340,41 @@ var (
 	errNoFiles    = errors.New("no files can be read here")
 )
 
-// readFile reads a regular file of at most most bytes and gives its path free
-// of links. The type is looked at first, because opening a FIFO would wait for
-// a writer.
-func (t *tree) readFile(p string, most int64) (data []byte, at string, err error) {
+// readFile reads a regular file of at most most bytes and tells how it is
+// reached. The type is looked at first, because opening a FIFO would wait for a
+// writer, and again on the open file, because the name may mean another one by then.
+func (t *tree) readFile(p string, most int64) ([]byte, located, error) {
 	l := t.walk(p)
 	switch {
 	case l.err != nil:
-		return nil, "", l.err
+		return nil, l, l.err
 	case l.missing != "":
-		return nil, "", errMissing
+		return nil, l, errMissing
 	case l.mode.IsDir():
-		return nil, "", errIsDir
+		return nil, l, errIsDir
 	case !l.mode.IsRegular():
-		return nil, "", errNotRegular
+		return nil, l, errNotRegular
 	}
 	f, err := t.fsys.Open(name(l.path))
 	if err != nil {
-		return nil, "", cause(err)
+		return nil, l, cause(err)
 	}
 	defer f.Close()
-	data, err = io.ReadAll(io.LimitReader(f, most+1))
+	st, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, "", cause(err)
-	case int64(len(data)) > most:
-		return nil, "", errTooLarge
+		return nil, l, cause(err)
+	case !st.Mode().IsRegular():
+		return nil, l, errNotRegular
 	}
-	return data, l.path, nil
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return nil, l, cause(err)
+	case int64(len(data)) > most:
+		return nil, l, errTooLarge
+	}
+	return data, l, nil
 }
 
 // A source says which layer an element comes from.

@@ -38,6 +38,7 @@ type located struct {
 	path    string      // free of links; for a missing path the part that exists plus the rest as written
 	mode    fs.FileMode // of the final file, see tree.lstat; 0 when missing
 	links   []link      // in the order they were followed
+	left    []string    // directories that ".." left again, free of links
 	missing string      // the first component that does not exist; "" when all do
 	err     error       // why the walk stopped, other than a missing file
 }
@@ -177,6 +178,7 @@ func (t *tree) follow(p string, last bool) located {
 		case "", ".":
 			continue
 		case "..":
+			l.left = append(l.left, cur)
 			cur = path.Dir(cur)
 			mode = fs.ModeDir
 			continue

@@ -68,27 +68,29 @@ func effective(p plan.Plan, at string) plan.Access {
 }
 
 // asked is the oracle: what the lines, the view and the home mode ask for at p,
-// by "most specific path wins; hide > protect > write > read".
+// by "most specific path wins; hide > protect > write > read", where a grant of
+// a higher layer beats a hide of the same path.
 func asked(lines []line, view, home, ws string, at string) plan.Access {
 	type rule struct {
-		path string
-		kind string
+		path  string
+		kind  string
+		layer int
 	}
-	rules := []rule{{"/home/u/proj", map[string]string{"read-write": "write", "read-only": "read"}[ws]}}
+	rules := []rule{{"/home/u/proj", map[string]string{"read-write": "write", "read-only": "read"}[ws], 0}}
 	if view == "host" {
-		rules = append(rules, rule{"/", "read"})
+		rules = append(rules, rule{"/", "read", 0})
 	} else {
 		for _, d := range []string{"/usr", "/etc/passwd"} {
-			rules = append(rules, rule{d, "read"})
+			rules = append(rules, rule{d, "read", 0})
 		}
 	}
 	for _, d := range []string{"/tmp", "/run", "/var/tmp", "/dev", "/proc", "/sys"} {
-		rules = append(rules, rule{d, "private"})
+		rules = append(rules, rule{d, "private", 0})
 	}
 	if home == "read-only" {
-		rules = append(rules, rule{"/home/u", "read"})
+		rules = append(rules, rule{"/home/u", "read", 0})
 	} else {
-		rules = append(rules, rule{"/home/u", "private"})
+		rules = append(rules, rule{"/home/u", "private", 0})
 	}
 	best := map[string]int{}
 	for _, l := range lines {
@@ -107,8 +109,13 @@ func asked(lines []line, view, home, ws string, at string) plan.Access {
 			}
 			best[p] = l.layer
 		}
-		rules = append(rules, rule{p, l.kind})
+		rules = append(rules, rule{p, l.kind, l.layer})
 	}
+	// A grant of a higher layer beats a hide of the same path.
+	rules = slices.DeleteFunc(rules, func(r rule) bool {
+		layer, granted := best[r.path]
+		return r.kind == "hide" && granted && layer > r.layer
+	})
 	rank := map[string]int{"private": 0, "read": 1, "write": 2, "protect": 3, "hide": 4}
 	slices.SortStableFunc(rules, func(x, y rule) int {
 		return cmp.Or(len(x.path)-len(y.path), strings.Compare(x.path, y.path), rank[x.kind]-rank[y.kind])

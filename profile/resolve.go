@@ -308,12 +308,19 @@ func (r *resolver) filter() error {
 	if err != nil {
 		return fail("", err)
 	}
-	data, at, err := r.t.readFile(p, 4<<20)
+	data, l, err := r.t.readFile(p, 4<<20)
 	if err != nil {
 		return fail("", err)
 	}
+	at := l.path
 	if within(at, r.at.workspace) {
 		return fail("move the file out of the workspace", errors.New("it lies in the workspace, and what the command can write cannot be policy"))
+	}
+	if err := r.fixed(l, nil); err != nil {
+		return fail("name the file by a path that no command can change", err)
+	}
+	if r.writable(at) {
+		return fail("move the file to where the command cannot write", errors.New("the command can write it, and what it can write cannot be policy"))
 	}
 	if r.o.CustomFilter == nil {
 		return fail("use \"default\" or \"strict\"", &plan.UnsupportedError{Feature: "compiling a filter file", Need: "a build with libseccomp"})
@@ -460,7 +467,7 @@ var cacheVars = [][2]string{
 
 // offlineVars keep package managers from trying the network first.
 var offlineVars = [][2]string{
-	{"CARGO_NET_OFFLINE", "true"}, {"GOPROXY", "off"}, {"PIP_DISABLE_PIP_VERSION_CHECK", "1"}, {"npm_config_offline", "true"},
+	{"CARGO_NET_OFFLINE", "true"}, {"GOPROXY", "off"}, {"PIP_DISABLE_PIP_VERSION_CHECK", "1"}, {"PIP_NO_INDEX", "1"}, {"npm_config_offline", "true"},
 }
 
 // allowed reports whether the profile lets the caller's own value of a variable in.
@@ -501,7 +508,7 @@ func (r *resolver) derivedVars() []envscrub.Assign {
 	if r.b.emptyGit {
 		add(goVars, def)
 	}
-	if r.s.Network.V == "none" && r.s.EnvBase.V == string(envscrub.BaseGate) {
+	if r.s.Network.V == "none" && slices.Contains([]envscrub.Base{envscrub.BaseGate, envscrub.BaseSession, envscrub.BaseContract}, envscrub.Base(r.s.EnvBase.V)) {
 		add(offlineVars, r.s.Network.Origin)
 	}
 	return out

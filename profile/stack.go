@@ -565,7 +565,13 @@ func (s *Stack) directories() error {
 			Hint: "name an existing directory with --workspace"}
 	}
 	s.at.workspace = l.path
+	if s.cli.workspaceDir.Set && !s.cli.cwdDir.Set && !within(s.at.cwd, s.at.workspace) {
+		// The command works on the workspace: from elsewhere it starts there.
+		s.at.cwd, s.pwd = s.at.workspace, path.Clean(ws)
+		if s.t.walk(s.pwd).path != s.at.cwd {
+			s.pwd = s.at.cwd
+		}
+	}
 	s.cli.workspaceDir = Value[string]{true, ws, o}
-
 	return nil
 }
