@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -47,6 +48,10 @@ func need(t *testing.T, words ...string) {
 			_, err = tryIn("proc", []plan.SpaceKind{plan.SpaceMount, plan.SpacePID})
 		case "landlock":
 			_, err = landlock.ABI()
+		case "root":
+			if os.Getuid() != 0 {
+				err = unix.EPERM
+			}
 		default:
 			t.Fatalf("unknown need %q", w)
 		}
@@ -536,6 +541,56 @@ func TestProtectedFileAsStream(t *testing.T) {
 				t.Errorf("a free file holds %q", b)
 			}
 		})
+	}
+}
+
+// The same tree mounted twice: the path of the descriptor says nothing then.
+func TestProtectedFileThroughAnotherMount(t *testing.T) {
+	need(t, "root")
+	runtime.LockOSThread() // never unlocked: the thread has its own mount namespace
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	base := scratchRoot(t)
+	ws, alias, sub := base+"/ws", base+"/alias", base+"/sub"
+	for _, d := range []string{ws + "/hooks", alias, sub, base + "/out"} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{ws + "/config", ws + "/hooks/h", ws + "/free", base + "/out/f"} {
+		if err := os.WriteFile(f, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range [][2]string{{ws, alias}, {ws + "/hooks", sub}} {
+		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Unmount(m[1], unix.MNT_DETACH)
+	}
+	p := plan.Plan{Mounts: []plan.Mount{
+		{Op: plan.OpBind, Target: ws, Source: ws, Access: plan.AccessWrite, Type: plan.TypeDir},
+		{Op: plan.OpProtect, Target: ws + "/config", Type: plan.TypeFile},
+		{Op: plan.OpProtect, Target: ws + "/hooks", Type: plan.TypeDir},
+	}}
+	for name, want := range map[string]bool{
+		ws + "/config": true, ws + "/hooks/h": true, ws + "/free": false,
+		alias + "/config": true, alias + "/hooks/h": true, sub + "/h": true,
+		base + "/out/f": false, "/proc/version": false,
+	} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := carvedOut(&p, int(f.Fd()))
+		f.Close()
+		if err != nil || got != want {
+			t.Errorf("%s: carved out %v (%v), want %v", name, got, err, want)
+		}
 	}
 }
 

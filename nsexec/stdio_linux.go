@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 
@@ -101,11 +102,13 @@ func sameStream(a, b io.Writer) bool {
 	return a == b
 }
 
-// carvedOut reports whether the regular file behind fd is one that the plan takes out of a
-// writable tree: by its path, or because it is the same file as a protected one.
+// carvedOut reports whether the regular file behind fd may be one that the plan
+// takes out of a writable tree, or hides there. Landlock's rules for the tree hang on
+// inodes, so the file's path here is not what counts: it may have been opened
+// through another mount of the same tree. Whatever is not proven to lie outside of every
+// writable tree, or plainly inside of one, counts as carved out.
 func carvedOut(p *plan.Plan, fd int) (bool, error) {
-	link := "/proc/self/fd/" + strconv.Itoa(fd)
-	name, err := os.Readlink(link)
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return false, err
 	}
@@ -113,28 +116,95 @@ func carvedOut(p *plan.Plan, fd int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	carved := false
-	writable := 0 // length of the innermost writable tree around the file
-	inner := 0    // length of the innermost place that is not
+	inner, writable := 0, false // of the innermost mount around the path
+	elsewhere := true           // no writable tree of the plan is on the file's device
 	for _, m := range p.Mounts {
 		protects := m.Op == plan.OpProtect || m.Op == plan.OpCover || m.Op == plan.OpBind && m.Access != plan.AccessWrite
-		if protects && m.Type == plan.TypeFile && st.Nlink > 1 {
-			var other unix.Stat_t
-			if unix.Lstat(m.Target, &other) == nil && other.Ino == st.Ino && other.Dev == st.Dev {
-				carved = true
-			}
-		}
-		if name != m.Target && !strings.HasPrefix(name, strings.TrimSuffix(m.Target, "/")+"/") {
+		writes := m.Op == plan.OpBind && m.Access == plan.AccessWrite
+		if !protects && !writes {
 			continue
 		}
-		switch {
-		case m.Op == plan.OpBind && m.Access == plan.AccessWrite:
-			writable = max(writable, len(m.Target))
-		case protects:
-			inner = max(inner, len(m.Target))
+		if writes {
+			var root unix.Stat_t
+			if err := unix.Stat(m.Source, &root); err != nil || root.Dev == st.Dev {
+				elsewhere = false
+			}
+		}
+		if protects && m.Type == plan.TypeFile {
+			var other unix.Stat_t
+			if unix.Lstat(m.Target, &other) == nil && other.Ino == st.Ino && other.Dev == st.Dev {
+				return true, nil
+			}
+		}
+		if len(m.Target) >= inner && (name == m.Target || strings.HasPrefix(name, strings.TrimSuffix(m.Target, "/")+"/")) {
+			inner, writable = len(m.Target), writes
 		}
 	}
-	return carved || writable > 0 && inner >= writable, nil
+	switch {
+	case elsewhere:
+		return false, nil
+	case inner > 0 && writable:
+		return false, nil // what the command can write by its path anyway
+	}
+	// On the device of a writable tree, but not in one by its path. The file
+	// lies outside when the directories above it, by their inodes, are none of
+	// the trees' roots.
+	outside, err := outsideTrees(p, name, st)
+	return !outside, err
+}
+
+// outsideTrees follows the directories above the file, as this process sees
+// them, and reports whether the file is there under its name and none of them is the root of a
+// writable tree.
+func outsideTrees(p *plan.Plan, name string, file unix.Stat_t) (bool, error) {
+	type inode struct{ dev, ino uint64 }
+	roots := map[inode]bool{}
+	for _, m := range p.Mounts {
+		var st unix.Stat_t
+		if m.Op == plan.OpBind && m.Access == plan.AccessWrite && unix.Stat(m.Source, &st) == nil {
+			roots[inode{st.Dev, st.Ino}] = true
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil || st.Dev != file.Dev || st.Ino != file.Ino {
+		return false, nil // deleted or renamed: nobody knows where it lies
+	}
+	for d := path.Dir(name); ; d = path.Dir(d) {
+		if err := unix.Stat(d, &st); err != nil {
+			return false, pathError("stat", d, err)
+		}
+		if roots[inode{st.Dev, st.Ino}] {
+			return false, nil
+		}
+		if d == "/" {
+			break
+		}
+	}
+	// A mount of a directory below such a root has its own root as the last
+	// one that can be seen: the top of the mount must be the top of its file
+	// system, or nothing is known about what is above.
+	return mountTop(name)
+}
+
+// mountTop reports whether the mount that the file lies in shows its file
+// system from the top, by the text of mountinfo: field 4 is the root of the mount.
+func mountTop(name string) (bool, error) {
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	best, root := -1, ""
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(line, " ", 6)
+		if len(f) < 6 {
+			continue
+		}
+		point := unescapeMount(f[4])
+		if (name == point || strings.HasPrefix(name, strings.TrimSuffix(point, "/")+"/")) && len(point) >= best {
+			best, root = len(point), f[3] // of mounts at one place the last counts
+		}
+	}
+	return root == "/", nil
 }
 
 // checkKept refuses to keep a descriptor that would give more than it has: a
@@ -155,9 +225,12 @@ func checkKept(p *plan.Plan) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFREG || flags&unix.O_ACCMODE != unix.O_RDONLY {
 			continue
 		}
-		carved, err := carvedOut(p, fd)
+		carved := p.Landlock.ABI == 0
+		if !carved {
+			carved, err = carvedOut(p, fd)
+		}
 		if err == nil && carved {
-			err = errors.New("it is a file that the plan protects, and the command could reopen it for writing")
+			err = errors.New("it is a file that the plan protects, or nothing shows that it is not, and the command could reopen it for writing")
 		}
 		if err != nil {
 			return &plan.Error{Op: fmt.Sprintf("cannot keep descriptor %d", fd), Err: err, Hint: "pass it through a pipe: cat FILE | wall run ..."}
