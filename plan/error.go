@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // An Error is a failure told to a person: what was attempted, where that was
@@ -143,13 +145,48 @@ func explain(b *strings.Builder, err error) {
 	}
 }
 
-// oneLine keeps control characters, which a hostile file name may hold, from
-// reaching a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '?'
+// oneLine is what this package shows of foreign text.
+func oneLine(s string) string { return Printable(s) }
+
+// Printable gives foreign text (a file name, a line of a profile, a cause) as
+// it may be shown in a line of output: without anything that could forge a
+// line, steer a terminal, hide or reorder what a person reads, or give an order
+// to the CI system that records the output.
+//
+//   - A tab becomes a space. Control characters, line separators, characters
+//     that are invisible or set the writing direction (the Unicode categories
+//     Cc, Cf, Zl and Zp) and bytes that are not UTF-8 become "?".
+//   - "##[" and "##NAME[", which GitHub Actions, Azure Pipelines and TeamCity
+//     obey anywhere in a line, get a space behind the first "#".
+//   - "::NAME::" at the start, which GitHub Actions obeys where a line begins,
+//     gets a space behind the first ":".
+//
+// What is printable already stays the same.
+func Printable(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	start := strings.TrimLeft(s, " \t")
+	command := strings.HasPrefix(start, "::") && strings.Contains(start[2:], "::")
+	for i, r := range s {
+		switch {
+		case r == '\t':
+			r = ' '
+		case r < 0x20, r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
+			r = '?'
+		case r == utf8.RuneError:
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				r = '?'
+			}
+		case r == '#' && i > 0 && s[i-1] == '#' && opensCommand(s[i+1:]), command && i == len(s)-len(start)+1:
+			b.WriteByte(' ')
 		}
-		return r
-	}, s)
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// opensCommand reports whether s begins with "[" or with letters and "[".
+func opensCommand(s string) bool {
+	s = strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	return strings.HasPrefix(s, "[")
 }

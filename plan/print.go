@@ -33,12 +33,11 @@ func (p Plan) Redact() Plan {
 func (p Plan) Print(w io.Writer) error {
 	var b bytes.Buffer
 	line := func(o Origin, format string, args ...any) {
-		s := fmt.Sprintf(format, args...)
-		b.WriteString(strings.TrimRight(s, " "))
+		s := strings.TrimRight(fmt.Sprintf(format, args...), " ")
 		if !o.IsZero() {
-			b.WriteString("  # ")
-			b.WriteString(oneLine(strings.ToValidUTF8(o.String(), "?")))
+			s += "  # " + o.String()
 		}
+		b.WriteString(oneLine(s))
 		b.WriteByte('\n')
 	}
 	none := Origin{}
@@ -171,12 +170,14 @@ func (m Mount) String() string {
 
 // JSON gives the form of p for programs that read it on behalf of people: all
 // fields under their Go names in lower camel case, values of variables
-// redacted, bytes that are not UTF-8 as \xNN. It ends with a newline.
+// redacted, bytes that are not UTF-8 as \xNN. It ends with a newline. The second
+// of two "#" is escaped, so that CI systems find no order in it, see [Printable].
 func (p Plan) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(toJSON(reflect.ValueOf(p.Redact())), "", "  ")
 	if err != nil {
 		return nil, err
 	}
+	b = bytes.ReplaceAll(b, []byte("##"), []byte(`#\u0023`)) // "##" can only be in a string
 	return append(b, '\n'), nil
 }
 
