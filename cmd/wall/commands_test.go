@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,7 @@ func runCLI(t *testing.T, args ...string) (status int, stdout, stderr string) {
 }
 
 func TestUsageErrors(t *testing.T) {
+	t.Setenv("WALL_TEST_IS_SET", "1")
 	runHint := "  hint: \"wall run --help\" lists the flags; flags of the command itself go after \"--\" or after its name\n"
 	for _, tt := range []struct {
 		args   []string
@@ -122,7 +124,10 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{nil, 2, "wall: error: no command given\n  hint: \"wall help\" lists the commands\n"},
 		{[]string{"rum"}, 2, "wall: error: unknown command rum\n  hint: did you mean \"wall run\"?\n"},
-		{[]string{"make", "-j2"}, 2, "wall: error: unknown flag -j\n  hint: \"wall --help\" lists the flags\n"},
+		{[]string{"make", "-j2", "a b"}, 2, "wall: error: unknown command make\n  hint: \"wall help\" lists the commands; to run a program: wall run -- make -j2 'a b'\n"},
+		{[]string{"-j2"}, 2, "wall: error: unknown flag -j\n  hint: \"wall --help\" lists the flags\n"},
+		{[]string{"--", "run", "a b"}, 2, "wall: error: \"--\" stands behind a command of wall\n  hint: to run a program: wall run -- run 'a b'\n"},
+		{[]string{"-V", "x"}, 2, "wall: error: --version stands alone, got x as well\n  hint: for example: wall --version\n"},
 		{[]string{"make"}, 2, "wall: error: unknown command make\n  hint: \"wall help\" lists the commands; to run a program: wall run -- make\n"},
 		{[]string{"run"}, 125, "wall: error: no command to run\n  hint: write it after \"--\", for example: wall run -- make test\n"},
 		{[]string{"run", "--"}, 125, "wall: error: no command to run\n  hint: write it after \"--\", for example: wall run -- make test\n"},
@@ -137,8 +142,23 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "--keep", "--keep", "true"}, 125, "wall: error: flag --keep is given twice\n  hint: give it once\n"},
 		{[]string{"run", "--keep=false", "true"}, 125, "wall: error: flag --keep: the flag takes no value\n" + runHint},
 		{[]string{"run", "--rw", "", "true"}, 125, "wall: error: flag --rw \"\": the value is empty\n" + runHint},
-		{[]string{"run", "--env", "SECRETVALUE", "true"}, 125, "wall: error: flag --env: want NAME=VALUE\n" + runHint},
-		{[]string{"run", "--env", "=SECRETVALUE", "true"}, 125, "wall: error: flag --env: want NAME=VALUE\n" + runHint},
+		{[]string{"run", "--env", "SECRETVALUE", "true"}, 125, "wall: error: flag --env: want NAME=VALUE\n  hint: to let the variable of the caller cross: --pass NAME\n"},
+		{[]string{"run", "--env", "=SECRETVALUE", "true"}, 125, "wall: error: flag --env: want NAME=VALUE\n  hint: to let the variable of the caller cross: --pass NAME\n"},
+		{[]string{"run", "--env", "WALL_TEST_IS_SET", "true"}, 125, "wall: error: flag --env: want NAME=VALUE\n  hint: to let the variable of the caller cross: --pass WALL_TEST_IS_SET\n"},
+		{[]string{"run", "--nett", "host", "true"}, 125, "wall: error: unknown flag --nett\n  hint: did you mean --net?\n"},
+		{[]string{"plan", "--jsn", "true"}, 2, "wall: error: unknown flag --jsn\n  hint: did you mean --json?\n"},
+		{[]string{"run", "--net", "hosts", "true"}, 125, "wall: error: flag --net hosts: want none or host\n  hint: did you mean --net host?\n"},
+		{[]string{"run", "--tty", "x", "true"}, 125, "wall: error: flag --tty x: want auto, inherit or none\n" + runHint},
+		{[]string{"run", "--home", "x", "true"}, 125, "wall: error: flag --home x: want scratch, read-only or hidden\n" + runHint},
+		{[]string{"run", "--view", "x", "true"}, 125, "wall: error: flag --view x: want host or system\n" + runHint},
+		{[]string{"run", "--scrub", "x", "true"}, 125, "wall: error: flag --scrub x: want off, deny-secrets or strict\n" + runHint},
+		{[]string{"run", "--enforce", "x", "true"}, 125, "wall: error: flag --enforce x: want off, fs or fs+net\n" + runHint},
+		{[]string{"run", "--workspace-access", "x", "true"}, 125, "wall: error: flag --workspace-access x: want read or write\n" + runHint},
+		{[]string{"run", "--limit", "nofile=10", "true"}, 125, "wall: error: flag --limit nofile=10: there is no limit called nofile\n  hint: did you mean --limit open-files=...? the limits are open-files, file-size, core\n"},
+		{[]string{"run", "--limit", "x=10", "true"}, 125, "wall: error: flag --limit x=10: there is no limit called x\n  hint: the limits are open-files, file-size, core\n"},
+		{[]string{"run", "--limit", "core", "true"}, 125, "wall: error: flag --limit core: want NAME=VALUE\n  hint: the limits are open-files, file-size, core\n"},
+		{[]string{"run", "--json", "-", "true"}, 125, "wall: error: flag --json -: want the name of a file\n" +
+			"  hint: standard output belongs to the command; --status-fd N reports on a descriptor, and a file of that name is ./-\n"},
 		{[]string{"run", "--fd", "2", "true"}, 125, "wall: error: flag --fd 2: descriptors 0, 1 and 2 pass anyway\n" + runHint},
 		{[]string{"run", "--fd", "-3", "true"}, 125, "wall: error: flag --fd -3: descriptors 0, 1 and 2 pass anyway\n" + runHint},
 		{[]string{"run", "--fd", "03", "true"}, 125, "wall: error: flag --fd 03: want a descriptor number or all\n" + runHint},
@@ -172,6 +192,33 @@ func TestNoValueInErrors(t *testing.T) {
 		_, stdout, stderr := runCLI(t, args...)
 		if strings.Contains(stdout+stderr, "hunter2") {
 			t.Errorf("wall %q prints the value:\n%s%s", args, stdout, stderr)
+		}
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	for _, args := range [][]string{{"--version"}, {"-V"}, {"version"}} {
+		status, stdout, stderr := runCLI(t, args...)
+		if status != 0 || stdout != versionText() || stderr != "" {
+			t.Errorf("wall %q: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
+		}
+	}
+}
+
+// TestKnownValuesReachResolve checks that the command line does not stand in front
+// of the better message for what this version cannot carry out, and that every
+// value it offers is one of the language.
+func TestKnownValuesReachResolve(t *testing.T) {
+	for _, f := range policyFlags {
+		for _, v := range append(slices.Clone(f.choice), f.known...) {
+			status, _, stderr := runCLI(t, "plan", "--"+f.name, v, "--", "true")
+			if refused := f.name == "net" && v == "allow" || f.name == "tty" && v == "pty"; refused {
+				if !strings.Contains(stderr, "this version of wall cannot enforce") {
+					t.Errorf("--%s %s: %s", f.name, v, stderr)
+				}
+			} else if status != 0 {
+				t.Errorf("--%s %s: status %d, %s", f.name, v, status, stderr)
+			}
 		}
 	}
 }

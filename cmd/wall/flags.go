@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,11 +25,14 @@ type policyFlag struct {
 	usage  string
 	many   bool     // may be repeated
 	choice []string // the whole set of values, nil when open
+	// Further values of the language: the other spellings of a profile, and what
+	// this version cannot carry out, which Resolve refuses with the reason.
+	known []string
 }
 
 var policyFlags = []policyFlag{
 	{name: "workspace", arg: "DIR", usage: "directory the command works on (default: the working directory)"},
-	{name: "workspace-access", arg: "ACCESS", usage: "what the command may do in the workspace", choice: []string{"read", "write"}},
+	{name: "workspace-access", arg: "ACCESS", usage: "what the command may do in the workspace", choice: []string{"read", "write"}, known: []string{"read-only", "read-write"}},
 	{name: "cwd", arg: "DIR", usage: "working directory of the command"},
 	{name: "ro", arg: "PATH", usage: "make PATH readable", many: true},
 	{name: "rw", arg: "PATH", usage: "make PATH writable", many: true},
@@ -40,11 +45,11 @@ var policyFlags = []policyFlag{
 	{name: "env", arg: "NAME=VALUE", usage: "set a variable", many: true},
 	{name: "pass", arg: "NAME", usage: "let a variable of the caller cross", many: true},
 	{name: "scrub", arg: "MODE", usage: "which of the caller's variables cross", choice: []string{"off", "deny-secrets", "strict"}},
-	{name: "net", arg: "MODE", usage: "network of the command", choice: []string{"none", "host"}},
+	{name: "net", arg: "MODE", usage: "network of the command", choice: []string{"none", "host"}, known: []string{"allow"}},
 	{name: "enforce", arg: "LEVEL", usage: "which walls are up", choice: []string{"off", "fs", "fs+net"}},
 	{name: "if-unavailable", arg: "ACTION", usage: "when this host cannot build a wall", choice: []string{"fail", "degrade"}},
 	{name: "seccomp", arg: "FILTER", usage: "system call filter: default, strict, or an OCI seccomp file"},
-	{name: "tty", arg: "MODE", usage: "what happens to a terminal on descriptors 0-2", choice: []string{"auto", "inherit", "none"}},
+	{name: "tty", arg: "MODE", usage: "what happens to a terminal on descriptors 0-2", choice: []string{"auto", "inherit", "none"}, known: []string{"pty"}},
 	{name: "limit", arg: "NAME=VALUE", usage: "set a limit: core, open-files, file-size", many: true},
 }
 
@@ -123,16 +128,75 @@ func (v *policyValue) Set(value string) error {
 		return errors.New("the value is empty")
 	}
 	text := "--" + v.flag.name + " " + quoteOdd(value)
-	if v.flag.name == "env" {
+	switch {
+	case v.flag.name == "env":
 		// The text goes into errors and plans, where no value may appear.
 		name, _, ok := strings.Cut(value, "=")
 		if !ok || name == "" {
-			return errors.New("want NAME=VALUE")
+			return badEnv(value)
 		}
 		text = "--env " + quoteOdd(name)
+	case v.flag.name == "limit":
+		if err := checkLimit(value); err != nil {
+			return err
+		}
+	case v.flag.choice != nil && !slices.Contains(v.flag.choice, value) && !slices.Contains(v.flag.known, value):
+		e := &valueError{msg: "want " + listed(v.flag.choice)}
+		if near := nearWord(value, v.flag.choice); near != "" {
+			e.hint = "did you mean --" + v.flag.name + " " + near + "?"
+		}
+		return e
 	}
 	*v.list = append(*v.list, profile.Flag{Name: v.flag.name, Value: value, Text: text})
 	return nil
+}
+
+// A valueError says what is wrong with the value of a flag.
+type valueError struct {
+	msg  string
+	hint string // instead of the usual one; "" = the usual one
+}
+
+func (e *valueError) Error() string { return e.msg }
+
+// badEnv is the error for --env without a value. What was typed may be a value
+// that lost its name, and is repeated only when the caller has a variable of that
+// name.
+func badEnv(typed string) error {
+	name := "NAME"
+	if _, ok := os.LookupEnv(typed); ok {
+		name = quoteOdd(typed)
+	}
+	return &valueError{msg: "want NAME=VALUE", hint: "to let the variable of the caller cross: --pass " + name}
+}
+
+// checkLimit refuses a limit that the language does not have, and names those
+// that this version enforces.
+func checkLimit(value string) error {
+	name, _, ok := strings.Cut(value, "=")
+	var enforced []string
+	for _, k := range profile.Keys() {
+		if k.Table() == "limits" && k.Needs == "" {
+			enforced = append(enforced, k.Last())
+		}
+	}
+	hint := "the limits are " + strings.Join(enforced, ", ")
+	if !ok {
+		return &valueError{msg: "want NAME=VALUE", hint: hint}
+	}
+	if _, known := profile.LookupKey("limits." + name); known {
+		return nil // Resolve says what is wrong with the rest
+	}
+	// As setrlimit(2) and the shell call them.
+	other := map[string]string{"nofile": "open-files", "n": "open-files", "fsize": "file-size", "f": "file-size", "c": "core"}
+	near := other[name]
+	if near == "" {
+		near = nearWord(name, enforced)
+	}
+	if near != "" {
+		hint = "did you mean --limit " + near + "=...? " + hint
+	}
+	return &valueError{msg: "there is no limit called " + quoteOdd(name), hint: hint}
 }
 
 var errRepeated = errors.New("the flag is given twice")
@@ -230,6 +294,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			name = "-" + unknown.GetSpecifiedName()
 		}
+		if near := nearFlag(cmd, name); near != "" {
+			hint = "did you mean " + near + "?"
+		}
 		return &usageError{msg: "unknown flag " + quoteOdd(name), hint: hint}
 	case errors.As(err, &missing):
 		return &usageError{msg: "flag --" + missing.GetFlag().Name + " needs a value", hint: hint}
@@ -248,9 +315,32 @@ func flagError(cmd *cobra.Command, err error) error {
 		if errors.Is(err, errRepeated) {
 			return &usageError{msg: "flag --" + f.Name + " is given twice", hint: "give it once"}
 		}
+		var bad *valueError
+		if errors.As(err, &bad) && bad.hint != "" {
+			hint = bad.hint
+		}
 		return &usageError{msg: msg + ": " + invalid.Unwrap().Error(), hint: hint}
 	}
 	return &usageError{msg: oneLine(err.Error()), hint: hint}
+}
+
+// nearFlag gives the flag of cmd that was probably meant by an unknown one, "" when
+// there is none. One letter behind one hyphen is never near to anything.
+func nearFlag(cmd *cobra.Command, typed string) string {
+	word, long := strings.CutPrefix(typed, "--")
+	if !long {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := nearWord(word, names); near != "" {
+		return "--" + near
+	}
+	return ""
 }
 
 // quoteOdd quotes a user's string when it could be misread or would upset a

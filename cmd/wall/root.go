@@ -27,15 +27,30 @@ the kernel refuses the rest. No daemon, no root, no helper program.`,
 		DisableFlagsInUseLine:      true,
 		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	var showVersion bool
+	root.Flags().VarP(&switchValue{p: &showVersion}, "version", "V", "print the version of wall")
+	root.Flags().Lookup("version").NoOptDefVal = "true"
+	root.Flags().SetInterspersed(false) // "wall make -j2": the hint repeats the whole line
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		hint := `"wall help" lists the commands`
-		if len(args) == 0 {
+		dash := cmd.ArgsLenAtDash() == 0
+		switch {
+		case showVersion && len(args) == 0:
+			_, err := io.WriteString(s.out, versionText())
+			return err
+		case showVersion:
+			return &usageError{msg: "--version stands alone, got " + quoteOdd(args[0]) + " as well", hint: "for example: wall --version"}
+		case len(args) == 0:
 			return &usageError{msg: "no command given", hint: hint}
+		}
+		line := "wall run -- " + shellWords(args)
+		if dash {
+			return &usageError{msg: `"--" stands behind a command of wall`, hint: "to run a program: " + line}
 		}
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			hint = fmt.Sprintf("did you mean %q?", "wall "+near[0])
 		} else {
-			hint += `; to run a program: wall run -- ` + quoteOdd(args[0])
+			hint += `; to run a program: ` + line
 		}
 		return &usageError{msg: "unknown command " + quoteOdd(args[0]), hint: hint}
 	}

@@ -76,6 +76,12 @@ type resolver func(profile.Host, profile.Options) (plan.Plan, error)
 // runBox does the whole of "wall run": gather, resolve, tell, run, report. The
 // error is an exitStatus or a signalDeath when all went well.
 func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
+	if f.json == "-" {
+		return &usageError{
+			msg:  "flag --json -: want the name of a file",
+			hint: "standard output belongs to the command; --status-fd N reports on a descriptor, and a file of that name is ./-",
+		}
+	}
 	status, err := f.openStatus()
 	if err != nil {
 		return err

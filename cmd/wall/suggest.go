@@ -1,0 +1,82 @@
+package main
+
+import "strings"
+
+// nearWord gives the candidate that word was probably meant to be, or "". That is
+// the one within an edit distance of two (one for words of up to four letters), else
+// one that begins the word or that the word begins, as "network" is begun by "net".
+func nearWord(word string, candidates []string) string {
+	if word == "" || len(word) > 64 {
+		return ""
+	}
+	best, bestAt := "", 3
+	if len(word) <= 4 {
+		bestAt = 2
+	}
+	for _, c := range candidates {
+		if n := editDistance(strings.ToLower(word), c); n < bestAt {
+			best, bestAt = c, n
+		}
+	}
+	if best == "" {
+		const least = 3 // shorter ones begin too many words
+		for _, c := range candidates {
+			if len(c) > len(best) && len(c) >= least && strings.HasPrefix(word, c) || best == "" && len(word) >= least && strings.HasPrefix(c, word) {
+				best = c
+			}
+		}
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions, replacements and swaps of
+// neighbouring bytes that make b of a (optimal string alignment).
+func editDistance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// shellWords writes words so that a POSIX shell reads them back as they are.
+func shellWords(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = shellWord(w)
+	}
+	return strings.Join(out, " ")
+}
+
+func shellWord(w string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("%+,-./:=@_^", r)
+	}
+	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !plain(r) }) {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+// listed writes the words that may be chosen from: "none or host".
+func listed(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
