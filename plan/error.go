@@ -158,7 +158,7 @@ func oneLine(s string) string { return Printable(s) }
 //     Cc, Cf, Zl and Zp) and bytes that are not UTF-8 become "?".
 //   - "##[" and "##NAME[", which GitHub Actions, Azure Pipelines and TeamCity
 //     obey anywhere in a line, get a space behind the first "#".
-//   - "::NAME::" at the start, which GitHub Actions obeys where a line begins,
+//   - "::NAME" at the start, which GitHub Actions obeys where a line begins,
 //     gets a space behind the first ":".
 //
 // What is printable already stays the same.
@@ -166,7 +166,7 @@ func Printable(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
 	start := strings.TrimLeft(s, " \t")
-	command := strings.HasPrefix(start, "::") && strings.Contains(start[2:], "::")
+	command := len(start) > 2 && start[:2] == "::" && unicode.IsLetter(rune(start[2]))
 	for i, r := range s {
 		switch {
 		case r == '\t':

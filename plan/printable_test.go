@@ -33,6 +33,8 @@ var printableCases = []struct{ in, want string }{
 	{"::error::x", ": :error::x"},
 	{"  ::add-mask ::x", "  : :add-mask ::x"},
 	{"\n::error::x", "?::error::x"},
+	{"::error", ": :error"}, // the rest of the line may have the other "::"
+	{"::", "::"},
 	{"::1", "::1"},
 	{"a::b::c", "a::b::c"},
 }

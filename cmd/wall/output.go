@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/wallsandbox/wall/plan"
 )
@@ -100,20 +99,5 @@ func degradedLine(d plan.Degraded) string {
 	return s
 }
 
-// oneLine replaces control characters and bytes that are not UTF-8, so that a
-// hostile file name can neither forge a line nor steer a terminal.
-func oneLine(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		if r == utf8.RuneError {
-			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
-				r = '?'
-			}
-		}
-		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
-			r = '?'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+// oneLine is what is shown of foreign text, see [plan.Printable].
+func oneLine(s string) string { return plan.Printable(s) }

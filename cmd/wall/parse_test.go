@@ -102,21 +102,6 @@ func TestParseFD(t *testing.T) {
 	}
 }
 
-func TestOneLine(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain, größe":     "plain, größe",
-		"a\nb\x1b[31m\x7f": "a?b?[31m?",
-		"bad \xff byte":    "bad ? byte",
-		"real \ufffd":      "real \ufffd",
-		"c1 \u009b csi":    "c1 ? csi",
-		"bidi \u202e":      "bidi ?",
-	} {
-		if got := oneLine(in); got != want {
-			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestQuoteOdd(t *testing.T) {
 	for in, want := range map[string]string{
 		"": `""`, "a/b-c.d": "a/b-c.d", "größe": "größe", "a b": `"a b"`, "a\nb": `"a\nb"`, "\xff": `"\xff"`, `a"b`: `"a\"b"`, "\x1b": `"\x1b"`,

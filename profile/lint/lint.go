@@ -284,9 +284,8 @@ func token(s string) int {
 	return len(s)
 }
 
-// clean replaces control characters and bytes that are not UTF-8, so that a
-// hostile profile can neither forge a line nor steer a terminal, and cuts what
-// is too long to read.
+// clean is what is shown of foreign text: see [plan.Printable]; what is too long
+// to read is cut.
 func clean(s string) string {
 	const most = 400
 	if len(s) > most {
@@ -296,14 +295,5 @@ func clean(s string) string {
 		}
 		s = s[:cut] + "..."
 	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case r < 0x20, r >= 0x7f && r < 0xa0, r == '\ufeff', r == '\u2028', r == '\u2029',
-			r >= '\u200b' && r <= '\u200f', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	return plan.Printable(s)
 }

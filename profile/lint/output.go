@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/wallsandbox/wall/plan"
 )
 
 // A Report is what was found in one call of "wall profile check".
@@ -150,7 +152,7 @@ func (r Report) GitHub(w io.Writer) error {
 		}
 		kind := map[Severity]string{Error: "error", Warning: "warning", Note: "notice"}[f.Severity]
 		fmt.Fprintf(&b, "::%s file=%s,line=%d,endLine=%d,col=%d,endColumn=%d,title=%s::%s\n", kind,
-			githubProperty(f.File), f.Line, f.Line, f.Column, f.EndColumn, githubProperty(f.Code+" "+f.Name),
+			githubProperty(plan.Printable(f.File)), f.Line, f.Line, f.Column, f.EndColumn, githubProperty(f.Code+" "+f.Name),
 			githubData(f.Message+"\nwhy: "+f.Why+"\nfix: "+f.Fix))
 	}
 	_, err := io.WriteString(w, b.String())

@@ -164,9 +164,39 @@ func TestGitHubEscapes(t *testing.T) {
 	if err := r.GitHub(&b); err != nil {
 		t.Fatal(err)
 	}
-	const want = "::error file=a%2Cline=9%3A%3Aset-env%0A%3A%3Aerror%3A%3Ax%25.toml,line=1,endLine=1,col=2,endColumn=3,title=W010 dead-rule::100%25%0D%0A::stop-commands::x%0Awhy: a%0Afix: b\n"
+	const want = "::error file=a%2Cline=9%3A%3Aset-env?%3A%3Aerror%3A%3Ax%25.toml,line=1,endLine=1,col=2,endColumn=3,title=W010 dead-rule::100%25%0D%0A::stop-commands::x%0Awhy: a%0Afix: b\n"
 	if b.String() != want {
 		t.Errorf("got  %q\nwant %q", b.String(), want)
+	}
+}
+
+// TestForeignText: no format shows what a profile or the name of a file says in
+// a way that CI systems obey or that hides something. What is replaced, and how,
+// is tested with plan.Printable.
+func TestForeignText(t *testing.T) {
+	const evil = "\u202e##[error]x ##vso[y]\u200b\x1b\u009b"
+	for _, text := range []string{
+		"version = 1\ndescription = \"EVIL\"\n[filesystem]\nview = \"host\" # EVIL wall:allow\nhide = [\"a\", \"a\"] # wall:allow W010 EVIL",
+		"version = 1\n[environment]\n\"EVIL\" = 1",
+		"version = 1 EVIL",
+		"version = 1\nextends = \"./EVIL.toml\"\nenforce = \"off\" # EVIL",
+	} {
+		name := "::error file=x::" + evil + ".toml"
+		s := Source{Name: name, Path: "/src/.wall/agent.toml", Data: []byte(strings.ReplaceAll(text, "EVIL", evil[:len(evil)-3]))}
+		r := Report{FailOn: Error, Files: []string{name}, Findings: New(options(t, "")).Check(s)}
+		for _, o := range outputs {
+			var b bytes.Buffer
+			if err := o.write(r, &b); err != nil {
+				t.Fatal(err)
+			}
+			got := b.String()
+			if strings.Contains(got, "##[") || strings.Contains(got, "##vso[") || strings.ContainsAny(got, "\u202e\u200b\u009b") || o.name != "colour" && strings.Contains(got, "\x1b") {
+				t.Errorf("%s shows foreign text as it is:\n%q", o.name, got)
+			}
+			if o.name != "github" && (strings.HasPrefix(got, "::") || strings.Contains(got, "\n::")) {
+				t.Errorf("%s has a line with a workflow command:\n%q", o.name, got)
+			}
+		}
 	}
 }
 
