@@ -42,7 +42,7 @@ func openRoot(root string, create bool) (*rootDir, error) {
 	case err == unix.ENOENT && !create:
 		return nil, fs.ErrNotExist
 	case err == unix.ENOENT:
-		return fail(fmt.Errorf("%s: %w", dir, err), "create it, set TMPDIR, or give --scratch-root another directory")
+		return fail(fmt.Errorf("%s: %w", dir, err), "create it, or give --scratch-root another directory")
 	case err == unix.ELOOP:
 		return fail(fmt.Errorf("%s: %w", dir, err), "give --scratch-root the path that the symbolic link leads to")
 	case err != nil:
@@ -71,7 +71,7 @@ func openRoot(root string, create bool) (*rootDir, error) {
 	if create {
 		err := retry(func() error { return unix.Mkdirat(parent, base, 0o700) })
 		if err != nil && err != unix.EEXIST {
-			return fail(fmt.Errorf("mkdir: %w", err), "set TMPDIR or give --scratch-root a directory in which you can write")
+			return fail(fmt.Errorf("mkdir: %w", err), "give --scratch-root a directory in which you can write")
 		}
 		made = err == nil
 	}
