@@ -563,6 +563,7 @@ func (r *resolver) hides() {
 
 	for _, p := range r.ownDirs() {
 		if l := r.t.walk(p); l.exists() {
+			r.b.links2protect(l, def) // or the next run would look elsewhere
 			r.b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), layer: ownLayer, origin: def})
 		}
 	}
@@ -590,7 +591,7 @@ func (r *resolver) xdgDirs(variables ...string) []string {
 	var dirs []string
 	for _, v := range variables {
 		if d := lookup(r.h.Environ, v); strings.HasPrefix(d, "/") && strings.IndexByte(d, 0) < 0 {
-			dirs = append(dirs, join(path.Clean(d), "wall"))
+			dirs = append(dirs, join(d, "wall"))
 		}
 	}
 	return dirs

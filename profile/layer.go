@@ -80,6 +80,8 @@ type loader struct {
 	home places
 	user string // UserDir; "" when there is none
 	uid  int
+
+	userErr error // why UserDir cannot be used
 }
 
 // isFile reports whether a profile is named by file, not by name.
@@ -171,6 +173,9 @@ func (ld loader) one(s, dir string, kind LayerKind, o plan.Origin) (Layer, error
 		return ld.file(s, dir, o)
 	}
 	if kind == LayerUser {
+		if ld.userErr != nil {
+			return Layer{}, ld.userErr
+		}
 		if l, err := ld.installed(LayerUser, ld.user, s); err != nil || l.File != nil {
 			return l, err
 		}

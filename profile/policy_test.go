@@ -123,3 +123,147 @@ func TestProfileSwappedBeforeOpen(t *testing.T) {
 		}
 	}
 }
+
+// No way to name the directories of wall's own files makes one in the workspace
+// count: it is refused or ignored, never read.
+func TestPolicyPlacesInWorkspace(t *testing.T) {
+	const off, store = "version = 1\nenforce = \"off\"\n", "version = 1\n[network]\nmode = \"host\"\n"
+	for name, c := range map[string]struct {
+		tree, env string
+		noAccount bool
+		flags     []Flag
+		want      string // part of the error or the notice
+	}{
+		"plain":          {"", "XDG_CONFIG_HOME=/home/u/proj/cfg XDG_STATE_HOME=/home/u/proj/cfg", false, nil, "ignoring /home/u/proj/cfg/wall"},
+		"dot dot":        {"d /srv/x\nl /home/u/proj/link ../../../srv/x", "XDG_CONFIG_HOME=/home/u/proj/link/../cfg XDG_STATE_HOME=/home/u/proj/link/../cfg", false, nil, "XDG_CONFIG_HOME: it contains \"..\""},
+		"missing":        {"", "XDG_CONFIG_HOME=/nonexistent/../home/u/proj/cfg XDG_STATE_HOME=/nonexistent/../home/u/proj/cfg", false, nil, "it contains \"..\""},
+		"last dot dot":   {"d /home/u/proj/cfg/x", "XDG_CONFIG_HOME=/home/u/proj/cfg/x/.. XDG_STATE_HOME=/home/u/proj/cfg/x/..", false, nil, "it contains \"..\""},
+		"link to it":     {"l /srv/c ../home/u/proj/cfg", "XDG_CONFIG_HOME=/srv/c XDG_STATE_HOME=/srv/c", false, nil, "ignoring /srv/c/wall"},
+		"proc":           {"l /proc/self 7\nl /proc/7/cwd /home/u/proj", "XDG_CONFIG_HOME=/proc/self/cwd/cfg XDG_STATE_HOME=/proc/self/cwd/cfg", false, nil, "ignoring /proc/self/cwd/cfg/wall"},
+		"wall is a link": {"l /srv/c/wall /home/u/proj/cfg/wall", "XDG_CONFIG_HOME=/srv/c XDG_STATE_HOME=/srv/c", false, nil, "/srv/c/wall: it leads into the workspace"},
+		"default":        {"l /home/u/.config/wall ../proj/cfg/wall\nl /home/u/.local/state/wall ../../proj/cfg/wall", "", false, nil, "/home/u/.config/wall: it leads into the workspace"},
+		"default parent": {"l /home/u/.config proj/cfg\nl /home/u/.local/state ../proj/cfg", "", false, nil, "/home/u/.config/wall: it leads into the workspace"},
+		"through":        {"l /home/u/.config proj/out\nl /home/u/proj/out /srv/c\nl /home/u/.local/state ../proj/out", "", false, nil, "/home/u/.config/wall: it leads into the workspace"},
+		"chain":          {"l /home/u/.config /srv/a\nl /srv/a /srv/b\nl /srv/b /home/u/proj/cfg\nl /home/u/.local/state /srv/a", "", false, nil, "/home/u/.config/wall: it leads into the workspace"},
+		"named default":  {"l /home/u/.config proj/cfg\nl /home/u/.local/state ../proj/cfg", "XDG_CONFIG_HOME=/home/u/.config XDG_STATE_HOME=/home/u/.local/state", false, nil, "/home/u/.config/wall: it leads into the workspace"},
+		"home":           {"", "HOME=/home/u/proj/home", true, []Flag{{Name: "allow-home-workspace"}}, "ignoring /home/u/proj/home/.config/wall"},
+		"home link":      {"l /srv/h /home/u/proj/home", "HOME=/srv/h", true, []Flag{{Name: "allow-home-workspace"}}, "ignoring /srv/h/.config/wall"},
+		"home is it":     {"d /home/u/proj/.config\nl /home/u/proj/.config/wall ../cfg/wall", "HOME=/home/u/proj", true, []Flag{{Name: "allow-home-workspace"}}, "ignoring /home/u/proj/.config/wall"},
+	} {
+		for _, what := range []string{"config", "state"} {
+			m := parseTree(t, c.tree)
+			if what == "config" {
+				for _, p := range []string{"proj/cfg/wall", "proj/home/.config/wall"} {
+					putFile(m, "/home/u/"+p+"/gate.toml", off)
+				}
+				putFile(m, "/srv/c/wall/gate.toml", off)
+				if strings.HasPrefix(name, "wall is") {
+					m = parseTree(t, c.tree)
+					putFile(m, "/home/u/proj/cfg/wall/gate.toml", off)
+				}
+			} else {
+				putFile(m, "/home/u/proj/.wall/gate.toml", store)
+				trusted := string(FormatTrust([]TrustEntry{{Digest([]byte(store)), "/home/u/proj/.wall/gate.toml"}}))
+				for _, p := range []string{"proj/cfg/wall/trust", "proj/home/.local/state/wall/trust", "proj/.local/state/wall/trust"} {
+					putFile(m, "/home/u/"+p, trusted)
+				}
+				if !strings.HasPrefix(name, "wall is") {
+					putFile(m, "/srv/c/wall/trust", trusted)
+				}
+			}
+			h := goldenHost{}.host(m)
+			h.Environ = append([]string{"PATH=/usr/bin"}, strings.Fields(c.env)...)
+			if what == "state" { // the other variable alone is at fault
+				h.Environ = slices.DeleteFunc(h.Environ, func(v string) bool { return strings.HasPrefix(v, "XDG_CONFIG_HOME=") })
+				delete(m, "home/u/.config")
+				delete(m, "home/u/.config/wall")
+			}
+			if c.noAccount {
+				h.AccountHome = ""
+			}
+			p, err := Resolve(h, Options{Default: "gate", Flags: c.flags, Command: []string{"true"}})
+			switch {
+			case err == nil && (what == "state" || p.Enforce != plan.EnforceFSNet):
+				t.Errorf("%s, %s: it counts", name, what)
+			case what == "state":
+				if text := plan.Explain(err); !strings.Contains(text, "may only tighten") {
+					t.Errorf("%s, %s: %s", name, what, text)
+				}
+			case err != nil:
+				if text := plan.Explain(err); !strings.Contains(text, c.want) || !strings.Contains(text, "  at ") || !strings.Contains(text, "hint: ") {
+					t.Errorf("%s, %s: %s, want %s", name, what, text, c.want)
+				}
+			default:
+				if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, c.want) }) {
+					t.Errorf("%s, %s: notices %v, want %s", name, what, p.Notices, c.want)
+				}
+			}
+		}
+	}
+}
+
+// Places of the user that links lead to count, and the links stay as they are
+// also where the command can write; so do the places of a home that is the workspace.
+func TestPolicyPlacesReached(t *testing.T) {
+	off := "version = 1\n[filesystem]\nhide = [\"/srv/hidden\"]\n"
+	for name, c := range map[string]struct {
+		tree, at, cwd string
+		flags         []Flag
+	}{
+		"link":     {"l /home/u/.config dot/config", "/home/u/dot/config/wall/gate.toml", "/home/u/proj", nil},
+		"writable": {"l /home/u/.config dot/config", "/home/u/dot/config/wall/gate.toml", "/home/u/proj", []Flag{{Name: "allow-home-workspace"}, {Name: "workspace", Value: "/home/u"}}},
+		"home":     {"", "/home/u/.config/wall/gate.toml", "/home/u", []Flag{{Name: "allow-home-workspace"}}},
+	} {
+		m := parseTree(t, c.tree+"\nf /srv/hidden")
+		putFile(m, c.at, off)
+		h := goldenHost{Cwd: &c.cwd}.host(m)
+		p, err := Resolve(h, Options{Default: "gate", Flags: c.flags, Command: []string{"true"}})
+		if err != nil {
+			t.Errorf("%s: %s", name, plan.Explain(err))
+			continue
+		}
+		if effective(p, "/srv/hidden") != plan.AccessNone {
+			t.Errorf("%s: the profile of the user does not count", name)
+		}
+		if effective(p, c.at) != plan.AccessNone {
+			t.Errorf("%s: the profile is %s inside", name, effective(p, c.at))
+		}
+		if name == "writable" && !slices.ContainsFunc(p.Mounts, func(m plan.Mount) bool { return m.Op == plan.OpProtect && m.Target == "/home/u/.config" }) {
+			t.Errorf("%s: the link can be replaced", name)
+		}
+	}
+}
+
+// Where wall's own directories are reached by links that the command could
+// replace, the links are protected.
+func TestLinksToOwnDirectories(t *testing.T) {
+	m := parseTree(t, "d /srv/dot/state/wall\nd /home/u/w\nl /home/u/w/state /srv/dot/state")
+	h := goldenHost{}.host(m)
+	h.Environ = append(h.Environ, "XDG_STATE_HOME=/home/u/w/state")
+	p, err := Resolve(h, Options{Default: "gate", Flags: []Flag{{Name: "rw", Value: "/home/u/w"}}, Command: []string{"true"}})
+	if err != nil {
+		t.Fatal(plan.Explain(err))
+	}
+	if !slices.ContainsFunc(p.Mounts, func(m plan.Mount) bool {
+		return m.Op == plan.OpProtect && m.Target == "/home/u/w/state" && m.Type == plan.TypeSymlink
+	}) {
+		t.Error(printed(t, p))
+	}
+}
+
+// A home directory as the workspace is refused also when the profile there says
+// that there are no walls; only the command line can say so.
+func TestNoWallsOnlyByFlag(t *testing.T) {
+	home := "/home/u"
+	m := parseTree(t, "")
+	putFile(m, "/home/u/.config/wall/gate.toml", "version = 1\nenforce = \"off\"\n")
+	h := goldenHost{Cwd: &home}.host(m)
+	o := Options{Default: "gate", Command: []string{"true"}}
+	if _, err := Resolve(h, o); err == nil || !strings.Contains(err.Error(), "it is the home directory") {
+		t.Errorf("%v", err)
+	}
+	o.Flags = []Flag{{Name: "enforce", Value: "off"}}
+	if _, err := Resolve(h, o); err != nil {
+		t.Error(plan.Explain(err))
+	}
+}

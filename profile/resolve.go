@@ -100,7 +100,8 @@ func (r *resolver) resolve() (plan.Plan, error) {
 	if r.at.home != "" {
 		r.home = r.t.walk(r.at.home)
 	}
-	if r.s.Enforce.V != string(plan.EnforceOff) {
+	// A profile that turns the walls off may itself come from such a workspace.
+	if f := st.layers[len(st.layers)-1]; r.s.Enforce.V != string(plan.EnforceOff) || f.Kind != LayerFlags || !f.File.Enforce.Set {
 		if err := r.saneWorkspace(r.at.workspace, r.s.workspaceDir.Origin); err != nil {
 			return plan.Plan{}, err
 		}

@@ -136,7 +136,8 @@ func (s *Stack) text(name string, data []byte) (Layer, error) {
 }
 
 func (s *Stack) loader() loader {
-	return loader{t: s.t, home: s.at, user: s.configDir(), uid: s.h.UID}
+	user, err := s.configDir()
+	return loader{t: s.t, home: s.at, user: user, userErr: err, uid: s.h.UID}
 }
 
 // homeOf gives the home directory of the account, "" when it has none. $HOME
@@ -152,46 +153,96 @@ func homeOf(h Host) string {
 	return path.Clean(home)
 }
 
+// ownHome is the home directory that wall's own files are in; "" when there is
+// none. A $HOME in the workspace is not the user's to trust.
+func (s *Stack) ownHome() string {
+	if s.h.AccountHome == "" && s.inWorkspace(s.at.home) {
+		return ""
+	}
+	return s.at.home
+}
+
 // configDir is where the user's own profiles are; "" when there is no such place.
-func (s *Stack) configDir() string {
+func (s *Stack) configDir() (string, error) {
 	return s.ownDir("XDG_CONFIG_HOME", ".config")
 }
 
 // ownDir is $VARIABLE/wall, or ~/DIR/wall when the variable is not set, not an
-// absolute path, or inside the workspace, which is not the user's to trust.
-func (s *Stack) ownDir(variable, dir string) string {
-	if d := lookup(s.h.Environ, variable); strings.HasPrefix(d, "/") && strings.IndexByte(d, 0) < 0 && !s.inWorkspace(d) {
-		return join(path.Clean(d), "wall")
+// absolute path, or leads into the workspace, which is not the user's to trust.
+// The result is free of links. A place that is the user's own and all the same
+// leads into the workspace is an error: it may be policy that the command of an
+// earlier run wrote, and without it the user's own would be missing.
+func (s *Stack) ownDir(variable, dir string) (string, error) {
+	home := s.ownHome()
+	d := lookup(s.h.Environ, variable)
+	if strings.HasPrefix(d, "/") && strings.IndexByte(d, 0) < 0 {
+		if slices.Contains(strings.Split(d, "/"), "..") {
+			// What ".." leaves may be a link tomorrow.
+			return "", &plan.Error{Op: "cannot use " + variable + ": it contains \"..\"", Origin: plan.Origin{Text: variable}, Hint: "set it to the real path of the directory"}
+		}
+		if d = path.Clean(d); (home == "" || d != join(home, dir)) && !s.inWorkspace(d) {
+			return s.settled(join(d, "wall"), plan.Origin{Text: variable}, false)
+		}
 	}
-	if s.at.home == "" {
-		return ""
+	if home == "" {
+		return "", nil
 	}
-	return join(s.at.home, dir+"/wall")
+	p := join(home, dir+"/wall")
+	// Whose home is the workspace, or in it, has wall's files there.
+	return s.settled(p, plan.Origin{File: p}, s.inWorkspace(home))
 }
 
-// ignored gives a notice for each variable that moves wall's own files into the
-// workspace, where there are some.
+// settled gives the path of one of wall's own directories free of links.
+func (s *Stack) settled(p string, o plan.Origin, inside bool) (string, error) {
+	if s.t == nil {
+		return p, nil
+	}
+	if !inside && s.inWorkspace(p) {
+		return "", &plan.Error{Op: "cannot use " + quote(p) + ": it leads into the workspace, where the command of an earlier run could have written it", Origin: o,
+			Hint: "put the directory itself there, or choose another workspace"}
+	}
+	if l := s.t.walk(p); l.err == nil {
+		return l.path, nil
+	}
+	return p, nil // whoever reads there tells why it cannot be read
+}
+
+// ignored gives a notice for each place of wall's own files that does not count
+// because it is in the workspace, where there are some.
 func (s *Stack) ignored() []plan.Notice {
 	var out []plan.Notice
 	for _, v := range [][2]string{{"XDG_CONFIG_HOME", ".config"}, {"XDG_STATE_HOME", ".local/state"}} {
-		d := lookup(s.h.Environ, v[0])
-		if !strings.HasPrefix(d, "/") || strings.IndexByte(d, 0) >= 0 || !s.inWorkspace(d) {
-			continue
+		if s.t == nil {
+			break
 		}
-		own := join(path.Clean(d), "wall")
-		if l := s.t.walk(own); l.exists() && own != s.ownDir(v[0], v[1]) {
-			out = append(out, plan.Notice{Origin: plan.Origin{Text: v[0]}, Text: "ignoring " + quote(own) + ": it lies in the workspace",
-				Hint: "the command of an earlier run could have written it"})
+		try := map[string]string{v[0]: lookup(s.h.Environ, v[0])}
+		if s.ownHome() != s.at.home {
+			try["HOME"] = join(s.at.home, v[1])
+		}
+		for _, name := range []string{v[0], "HOME"} {
+			d := try[name]
+			if !strings.HasPrefix(d, "/") || strings.IndexByte(d, 0) >= 0 || !s.inWorkspace(d) {
+				continue
+			}
+			own := join(path.Clean(d), "wall")
+			l := s.t.walk(own)
+			if used, err := s.ownDir(v[0], v[1]); l.exists() && (err != nil || l.path != used) {
+				out = append(out, plan.Notice{Origin: plan.Origin{Text: name}, Text: "ignoring " + quote(own) + ": it lies in the workspace",
+					Hint: "the command of an earlier run could have written it"})
+			}
 		}
 	}
 	return out
 }
 
+// inWorkspace reports whether a path ends in the workspace, or is led on by a
+// link in it.
 func (s *Stack) inWorkspace(p string) bool {
-	if s.at.workspace == "" || s.t == nil {
+	if s.at.workspace == "" || s.t == nil || p == "" {
 		return false
 	}
-	return within(s.t.walk(p).path, s.at.workspace)
+	l := s.t.walk(p)
+	return within(l.path, s.at.workspace) || slices.ContainsFunc(l.links, func(k link) bool { return within(k.at, s.at.workspace) })
 }
 
 // finish merges the layers.

@@ -65,27 +65,32 @@ func Digest(data []byte) string {
 // TrustFile is where the trust store of the caller is when workspace is the
 // workspace: $XDG_STATE_HOME/wall/trust when that is absolute and not inside
 // the workspace, else ~/.local/state/wall/trust in the home directory of the
-// account record; "" when there is no such place.
+// account record; "" when there is no such place, or when it leads into the
+// workspace. The directory is free of links.
 func TrustFile(h Host, workspace string) string {
 	s := newStack(h)
 	s.at.workspace = workspace
-	return s.trustFile()
-}
-
-func (s *Stack) trustFile() string {
-	d := s.ownDir("XDG_STATE_HOME", ".local/state")
-	if d == "" {
+	at, err := s.trustFile()
+	if err != nil {
 		return ""
 	}
-	return join(d, "trust")
+	return at
+}
+
+func (s *Stack) trustFile() (string, error) {
+	d, err := s.ownDir("XDG_STATE_HOME", ".local/state")
+	if d == "" || err != nil {
+		return "", err
+	}
+	return join(d, "trust"), nil
 }
 
 // isTrusted looks the project layer up in the trust store. Only a store that
 // nobody else can write counts.
 func (s *Stack) isTrusted(project Layer) (ok bool, at string, err error) {
-	at = s.trustFile()
-	if at == "" {
-		return false, "", nil
+	at, err = s.trustFile()
+	if at == "" || err != nil {
+		return false, at, err
 	}
 	l := s.t.walkParent(at)
 	if l.missing != "" {
@@ -187,7 +192,11 @@ func (s *Stack) projectError() error {
 	last := errs[len(errs)-1]
 	last.Hint = "remove what widens, or accept exactly this content with: wall trust " + quote(s.project.Path)
 	if s.trust != nil {
-		last.Hint += "; the trust store " + quote(s.trustAt) + " does not count: " + s.trust.Error()
+		at := ""
+		if s.trustAt != "" {
+			at = " " + quote(s.trustAt)
+		}
+		last.Hint += "; the trust store" + at + " does not count: " + s.trust.Error()
 	}
 	return errors.Join(out...)
 }
