@@ -4,6 +4,7 @@ GO ?= go
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 # The version is the newest one that the change log names.
 VERSION := $(shell sed -n 's/^\#\# \([0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
+INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' sh scripts/install.sh
 STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck # its own module file: nothing of it is wall's
 
 export PATH := $(PATH):/usr/local/go/bin
@@ -83,17 +84,13 @@ cover: ## test coverage per function, without the tests of the built binary
 	$(GO) test -coverprofile=cover.out $$($(GO) list ./... | grep -v /integration)
 	$(GO) tool cover -func=cover.out
 
-install: build ## install under PREFIX (/usr/local as root, else ~/.local)
-	install -D -m 755 bin/wall '$(DESTDIR)$(PREFIX)/bin/wall'
-	@for page in docs/man/*.1; do [ ! -e "$$page" ] || install -D -m 644 "$$page" "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
-	@# util-linux has a program of the same name, which writes to all terminals.
-	@first=$$(command -v wall || echo none); echo "util-linux ships a wall, too (/usr/bin/wall: writes to all terminals)."; \
-	if [ "$$first" = '$(PREFIX)/bin/wall' ]; then echo "The first wall in your PATH is this one: $$first"; \
-	else echo "The first wall in your PATH is NOT this one: $$first"; echo "Put $(PREFIX)/bin before the others in PATH, or write $(PREFIX)/bin/wall."; fi
+install: ## install under PREFIX (/usr/local as root, else ~/.local)
+	@$(INSTALL) check
+	@$(MAKE) --no-print-directory build
+	@$(INSTALL) install
 
 uninstall: ## remove what install installed
-	rm -f '$(DESTDIR)$(PREFIX)/bin/wall'
-	@for page in docs/man/*.1; do rm -f "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
+	@$(INSTALL) uninstall
 
 clean: ## remove what make made here
 	rm -rf bin cover.out
