@@ -4,7 +4,7 @@
 #   PREFIX=DIR [DESTDIR=DIR] scripts/install.sh check|install|uninstall
 #
 # util-linux has a program of the same name, which answers "wall run -- COMMAND" with status 0 and runs nothing. So no wall
-# that is not this one is replaced or removed, a second name is installed that nobody else has, and PATH is looked at.
+# that is not this one is replaced or removed, a second name is installed that it does not have, and PATH is looked at.
 set -eu
 cd "$(dirname "$0")/.."
 
