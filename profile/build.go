@@ -262,6 +262,13 @@ func (b *builder) onePath(rs, later []*request) {
 	if grant != nil {
 		b.grant(grant)
 	}
+	if grant != nil && grant.what == "" && grant.access == plan.AccessWrite && hide == nil {
+		if i := slices.IndexFunc(protects, func(r *request) bool { return r.typ != plan.TypeSymlink }); i >= 0 {
+			b.notices = append(b.notices, plan.Notice{Origin: grant.origin,
+				Text: quote(grant.path) + " stays read-only inside, although it is granted: it is protected by " + place(protects[i].origin),
+				Hint: "set protect = [] in a profile file, list there what shall stay protected, and extend that"})
+		}
+	}
 	if hide == nil || hide.absent && !hide.forced {
 		// Nothing is there to be covered, so that the protection is needed:
 		// the name could be made.

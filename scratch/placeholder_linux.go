@@ -157,7 +157,7 @@ func makeFile(parent int, base, content string) (file, error) {
 // stays, for a later Collect; then done is false.
 func (d *Dir) releasePlaceholders() (done bool, err error) {
 	if err := lock(d.root.fd); err != nil {
-		return false, &plan.Error{Op: "cannot remove what protected absent names", Err: fmt.Errorf("%s: %w", d.root.path, err), Hint: "run 'wall scratch gc' later"}
+		return false, &plan.Error{Op: "cannot remove what protected absent names", Err: fmt.Errorf("%s: %w", d.root.path, err), Hint: "the next run tries again"}
 	}
 	defer unix.Flock(d.root.fd, unix.LOCK_UN)
 	names, err := recordNames(d.fd)

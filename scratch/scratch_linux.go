@@ -295,7 +295,7 @@ func (d *Dir) Remove() error {
 	}
 	err := d.finish(d.keep)
 	if err != nil {
-		err = &plan.Error{Op: "cannot remove all of " + d.Path(), Err: err, Hint: "remove it by hand, or run 'wall scratch gc' later"}
+		err = &plan.Error{Op: "cannot remove all of " + d.Path(), Err: err, Hint: "the next run tries again; otherwise remove it by hand"}
 	}
 	d.root.removeIfDefault()
 	d.root.close()
