@@ -267,3 +267,63 @@ func TestNoWallsOnlyByFlag(t *testing.T) {
 		t.Error(plan.Explain(err))
 	}
 }
+
+// A project layer brings no filter file, whatever it is called and also when it
+// is trusted.
+func TestProjectFilter(t *testing.T) {
+	for _, v := range []string{"./filter.json", "/home/u/.config/wall/filter.json", "$workspace/filter.json", "~/.config/wall/filter.json"} {
+		m := parseTree(t, "l /home/u/proj/.wall/filter.json /srv/lax.json\nf /srv/lax.json {}\nf /home/u/.config/wall/filter.json {}\nf /home/u/proj/filter.json {}")
+		putFile(m, "/home/u/.config/wall/mygate.toml", "version = 1\nextends = \"gate\"\n[process]\nseccomp = \"./filter.json\"\n")
+		o := Options{Profile: "mygate", Command: []string{"true"}, CustomFilter: func(string, []byte) ([]byte, error) { return make([]byte, 16), nil }}
+		h := goldenHost{}.host(m)
+		if _, err := Resolve(h, o); v == "./filter.json" && err != nil {
+			t.Fatal(plan.Explain(err))
+		}
+		text := "version = 1\n[process]\nseccomp = \"" + v + "\"\n"
+		putFile(m, "/home/u/proj/.wall/mygate.toml", text)
+		putFile(m, "/home/u/.local/state/wall/trust", string(FormatTrust([]TrustEntry{{Digest([]byte(text)), "/home/u/proj/.wall/mygate.toml"}})))
+		if _, err := Resolve(h, o); err == nil || !strings.Contains(plan.Explain(err), "at /home/u/proj/.wall/mygate.toml:3:1") || !strings.Contains(err.Error(), "filter of its own") {
+			t.Errorf("%s: %v", v, err)
+		}
+		putFile(m, "/home/u/proj/.wall/mygate.toml", "version = 1\n[process]\nseccomp = \"default\"\n")
+		if _, err := Resolve(h, o); err == nil || !strings.Contains(err.Error(), "may only tighten") {
+			t.Errorf("default in place of a file: %v", err)
+		}
+	}
+}
+
+// Filter files are compared by what they say, not by what they are called.
+func TestCompareFilterFiles(t *testing.T) {
+	m := parseTree(t, "f /srv/a/f.json 1\nf /srv/b/f.json 2\nf /srv/c/f.json 1\nl /srv/b/a.json ../a/f.json")
+	side := func(h Host, name, filter string) *Stack {
+		st, err := LoadFile(name, []byte("version = 1\n[process]\nseccomp = \""+filter+"\"\n"), h)
+		if err != nil {
+			t.Fatal(plan.Explain(err))
+		}
+		return st
+	}
+	host := Host{FS: m, Cwd: "/srv", AccountHome: "/home/u"}
+	for _, c := range []struct {
+		h                  Host
+		a, fa, b, fb, want string
+	}{
+		{host, "/srv/a/p.toml", "./f.json", "/srv/b/p.toml", "./f.json", "other /srv/a/f.json /srv/b/f.json"},
+		{host, "/srv/a/p.toml", "./f.json", "/srv/c/p.toml", "./f.json", ""},
+		{host, "/srv/a/p.toml", "./f.json", "/srv/b/p.toml", "./a.json", ""},
+		{host, "/srv/a/p.toml", "./f.json", "/srv/b/p.toml", "../a/f.json", ""},
+		{host, "/srv/a/p.toml", "./f.json", "/srv/a/p.toml", "./f.json", ""},
+		{host, "a/p.toml", "./none.json", "b/p.toml", "./none.json", "other /srv/a/none.json /srv/b/none.json"},
+		{host, "/dev/fd/62", "./f.json", "/dev/fd/63", "./f.json", "other /dev/fd/f.json /dev/fd/f.json"},
+		{Host{}, "a/p.toml", "./f.json", "b/p.toml", "./f.json", "other ./f.json ./f.json"},
+		{Host{}, "a/p.toml", "./f.json", "a/p.toml", "./f.json", ""},
+		{host, "/srv/a/p.toml", "./f.json", "/srv/a/p.toml", "strict", "other \"./f.json\" \"strict\""},
+	} {
+		got := ""
+		for _, x := range Compare(side(c.h, c.a, c.fa), side(c.h, c.b, c.fb)) {
+			got += string(x.Kind) + " " + strings.ReplaceAll(x.From+" "+x.To, "\"/", "/")
+		}
+		if strings.ReplaceAll(got, "\"", "") != strings.ReplaceAll(c.want, "\"", "") {
+			t.Errorf("%s %s, %s %s: %q, want %q", c.a, c.fa, c.b, c.fb, got, c.want)
+		}
+	}
+}

@@ -309,7 +309,7 @@ func (r *resolver) filter() error {
 	if err != nil {
 		return fail("", err)
 	}
-	data, l, err := r.t.readFile(p, 4<<20)
+	data, l, err := r.t.readFile(p, maxFilterFile)
 	if err != nil {
 		return fail("", err)
 	}

@@ -3,6 +3,7 @@ package profile
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -58,14 +59,14 @@ func (c Change) String() string {
 // is judged by itself. Paths compare as "~/x", "$workspace/x" and absolute ones.
 func Compare(a, b *Stack) []Change {
 	sa, sb := a.s, b.s
-	c := comparer{a: &sa, b: &sb, path: canonical}
+	c := comparer{a: &sa, b: &sb, path: canonical, filterA: a.filterFile(&sa), filterB: b.filterFile(&sb)}
 	return c.compare()
 }
 
 // widens adds what b, which has the project layer, takes back of a to found.
 // What only a flag and the project layer do together is blamed on the latter.
 func (s *Stack) widens(a, b *settings, found []Change) []Change {
-	c := comparer{a: a, b: b, path: s.real, strict: true}
+	c := comparer{a: a, b: b, path: s.real, strict: true, filterA: s.filterFile(a), filterB: s.filterFile(b)}
 	for _, x := range c.compare() {
 		if x.Kind == Narrower {
 			continue
@@ -126,6 +127,40 @@ type comparer struct {
 	path   func(source, string) string
 	strict bool // for a project layer: an added grant is wider whatever it grants
 	out    []Change
+
+	filterA, filterB filterFile
+}
+
+// A filterFile tells one system call filter that is a file from another: the
+// same words in two files may name two filters. The zero value is no file.
+type filterFile struct {
+	path string // as far as it is known
+	id   string // equal only for what is certainly the same
+}
+
+// maxFilterFile bounds a filter file, in bytes.
+const maxFilterFile = 4 << 20
+
+func (s *Stack) filterFile(x *settings) filterFile {
+	v := x.Seccomp.V
+	if !isFilterFile(v) {
+		return filterFile{}
+	}
+	dir := x.seccompDir
+	if dir == "" {
+		dir = s.h.Cwd
+	}
+	f := filterFile{path: v}
+	if p, err := s.at.expand(v, dir); err == nil {
+		f.path = path.Clean(p)
+		if s.t != nil {
+			if data, l, err := s.t.readFile(p, maxFilterFile); err == nil {
+				return filterFile{l.path, "content " + Digest(data)}
+			}
+		}
+	}
+	f.id = "file " + f.path + " of " + x.Seccomp.Origin.File
+	return f
 }
 
 func (c *comparer) compare() []Change {
@@ -212,7 +247,14 @@ func (c *comparer) text(k *Key, a, b *Value[string]) {
 			o = c.b.EnvBase.Origin
 		}
 	}
-	if from == to {
+	if k.Type == TypeFilter && c.filterA != (filterFile{}) && c.filterB != (filterFile{}) {
+		if c.filterA.id == c.filterB.id {
+			return
+		}
+		if from == to {
+			from, to = c.filterA.path, c.filterB.path
+		}
+	} else if from == to {
 		return
 	}
 	kind := Other
@@ -542,7 +584,7 @@ func (s *Stack) Effective() Effective {
 	}
 	slices.Sort(e.Readable)
 	slices.Sort(e.Writable)
-	path := func(items []Item[string]) (out []string) {
+	spelled := func(items []Item[string]) (out []string) {
 		for _, it := range expandGroups(items) {
 			if it.V == gitGroup {
 				out = append(out, gitGroup)
@@ -553,7 +595,7 @@ func (s *Stack) Effective() Effective {
 		slices.Sort(out)
 		return slices.Compact(out)
 	}
-	e.Hidden, e.Protected = path(x.Hide.Items), path(x.Protect.Items)
+	e.Hidden, e.Protected = spelled(x.Hide.Items), spelled(x.Protect.Items)
 	for _, it := range x.Seed.Items {
 		e.Seeds = append(e.Seeds, canonical(it.source, it.V.Path)+" to "+it.V.Target())
 	}

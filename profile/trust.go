@@ -128,6 +128,9 @@ func checkProject(l Layer) error {
 	if n := l.File.Name; n.Set && n.V != l.Name {
 		fail(n.Origin, "remove the line, or write name = "+strconv.Quote(l.Name), "a project layer cannot change the name of the profile")
 	}
+	if v := l.File.Seccomp; v.Set && isFilterFile(v.V) {
+		fail(v.Origin, "write \"strict\" or \"default\", or name the file in a profile of your own", "a project layer cannot bring a system call filter of its own")
+	}
 	for _, list := range []*List[string]{&l.File.Hide, &l.File.Protect} {
 		for _, it := range list.Items {
 			if climbs(it.V) {
