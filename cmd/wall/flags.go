@@ -83,7 +83,7 @@ func addShared(cmd *cobra.Command) *shared {
 		fs.VarP(v, f.name, f.short, usage)
 	}
 	fs.Var(&s.fds, "fd", "further descriptor that passes to the command, or all; may be repeated")
-	addSwitch(fs, &s.keep, "keep", "leave the scratch directory behind")
+	addSwitch(fs, &s.keep, "keep", "leave the scratch directory behind; its path is told, and \"kept\" in the result")
 	addOnce(fs, &s.scratch, "scratch-root", "", "DIR", "make the scratch directory below DIR")
 	addSwitch(fs, &s.allowHome, "allow-home-workspace", "accept the home directory, or a parent of it, as workspace")
 	return s

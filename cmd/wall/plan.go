@@ -41,6 +41,7 @@ directory is not random here, so that two plans can be compared.`,
 		if err != nil {
 			return err
 		}
+		j.command = args
 		p, err := j.plan()
 		if err != nil {
 			return err

@@ -96,8 +96,9 @@ func loadStack(name string) (profile.Host, *profile.Stack, error) {
 	if err != nil {
 		return h, nil, err
 	}
-	st, err := profile.Load(h, profile.Options{Profile: name, Default: "agent"})
-	return h, st, err
+	o := profile.Options{Profile: name, Default: "agent"}
+	st, err := profile.Load(h, o)
+	return h, st, advise(err, o)
 }
 
 // tellUnusable says on w what keeps a profile from being run, as a warning: the

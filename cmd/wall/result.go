@@ -42,6 +42,7 @@ type result struct {
 	Notices  []string     `json:"notices"`
 	Warnings []string     `json:"warnings"`
 	Cleanup  *string      `json:"cleanup"`
+	Kept     *string      `json:"kept"` // the scratch directory, with --keep
 }
 
 // A resultError is why the command did not run.
@@ -76,6 +77,9 @@ func newResult(p plan.Plan, command []string, o outcome, err error) result {
 	}
 	for _, n := range p.Notices {
 		out.Notices = append(out.Notices, n.Text)
+	}
+	if o.kept != "" {
+		out.Kept = &o.kept
 	}
 	if err != nil {
 		out.Error = newResultError(err)

@@ -57,7 +57,7 @@ func TestResultForm(t *testing.T) {
 	}
 	o := outcome{result: nsexec.Result{
 		Started: true, ExitCode: -1, Signal: unix.SIGTERM, Wall: 1500 * time.Microsecond, UserTime: time.Millisecond, SysTime: time.Millisecond, MaxRSS: 4096,
-	}, cleanup: errors.New("left"), warnings: []string{"look"}}
+	}, cleanup: errors.New("left"), kept: "/tmp/wall-0/wall-a", warnings: []string{"look"}}
 	got, err := newResult(p, []string{"sleep", "1"}, o, nil).encode()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,8 @@ func TestResultForm(t *testing.T) {
   "warnings": [
     "look"
   ],
-  "cleanup": "left"
+  "cleanup": "left",
+  "kept": "/tmp/wall-0/wall-a"
 }
 `
 	if string(got) != want {
@@ -101,7 +102,7 @@ func TestResultForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = `{"version":1,"wall":"1.2.3","profile":"","enforce":"","command":[],"status":"not-run","exit":125,"signal":null,` +
-		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"degraded":[],"notices":[],"warnings":[],"cleanup":null}`
+		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"degraded":[],"notices":[],"warnings":[],"cleanup":null,"kept":null}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -116,6 +117,10 @@ func TestResultFieldsArePublished(t *testing.T) {
 	var fields map[string]any
 	if err := json.Unmarshal(b, &fields); err != nil {
 		t.Fatal(err)
+	}
+	delete(fields, "kept") // documented together with --keep, see below
+	if len(fields) == 0 || !strings.Contains(helpText(newRun(streams{})), `"kept"`) {
+		t.Error(`the help of --keep does not tell of "kept"`)
 	}
 	for name := range fields {
 		if !strings.Contains(topicJSON, "\n  "+name+" ") {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -96,6 +97,7 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		c.onDeath(cancel)
 	}
 	j, err := gather(f.shared, int(status), resolve)
+	j.command = command
 	var collectErr error
 	var p plan.Plan
 	if err == nil {
@@ -122,6 +124,7 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	if p.Command.Argv != nil {
 		command = p.Command.Argv
 	}
+	o.kept = keptScratch(p)
 	if collectErr != nil && o.result.Started && p.Enforce != plan.EnforceOff {
 		// Had it been in the way of this run, the run would have failed.
 		printWarning(s.err, "ignoring what earlier runs left: "+collectErr.Error())
@@ -132,6 +135,10 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	if o.cleanup != nil {
 		// The command can bring this about, so that it must not change the status.
 		printWarning(s.err, "something of this run is left: "+o.cleanup.Error())
+	}
+	if o.kept != "" {
+		// There is nobody left to tell that this cannot be said.
+		_, _ = io.WriteString(s.err, "wall: kept: "+oneLine(o.kept)+"\n")
 	}
 
 	out := newResult(p, command, o, err)
@@ -161,9 +168,27 @@ type job struct {
 	host    profile.Host
 	options profile.Options
 	resolve resolver
+	command []string // as typed; nil when wall chooses it
 }
 
-func (j job) plan() (plan.Plan, error) { return j.resolve(j.host, j.options) }
+// plan makes the plan, and adds what only the command line knows of: hints, and
+// what there is to say about walls that are down.
+func (j job) plan() (plan.Plan, error) {
+	p, err := j.resolve(j.host, j.options)
+	switch {
+	case err != nil && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)), err == nil && p.Enforce != plan.EnforceOff:
+		if refused := confined(); refused != nil {
+			return plan.Plan{}, refused
+		}
+	}
+	if err != nil {
+		o := j.options
+		o.Command = j.command
+		return p, advise(err, o)
+	}
+	p.Notices = append(p.Notices, cautions(p, j.host)...)
+	return p, nil
+}
 
 // gather collects the facts and options. status is the descriptor of --status-fd
 // or negative.
@@ -211,11 +236,23 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 	}
 }
 
+// keptScratch is the scratch directory that --keep left behind, "" when there is none.
+func keptScratch(p plan.Plan) string {
+	if !p.Scratch.Keep || p.Scratch.Path() == "" {
+		return ""
+	}
+	if _, err := os.Lstat(p.Scratch.Path()); err != nil {
+		return "" // the start failed before it was made
+	}
+	return p.Scratch.Path()
+}
+
 // announce tells the operator what there is to know before the start. With
-// every wall down it is silent unless asked: then the streams are the command's.
+// every wall down it is silent unless asked or seen by a person: then the streams
+// are the command's, byte by byte, and may be read by a program.
 func announce(s streams, f *runFlags, p plan.Plan) error {
 	var err error
-	if p.Enforce != plan.EnforceOff {
+	if p.Enforce != plan.EnforceOff || f.explain || isTerminal(s.err) {
 		err = printPlanNotes(s.err, p)
 	}
 	if f.explain && err == nil {
@@ -236,6 +273,7 @@ type outcome struct {
 	terminated bool           // wall got a SIGTERM while the command ran
 	gaveUp     syscall.Signal // what made wall give up before it knew the command to run, or 0
 	cleanup    error          // what of the run could not be removed; the status stays the command's
+	kept       string         // the scratch directory that was left behind as asked, "" when there is none
 	warnings   []string       // about what the command left, for the operator
 }
 
