@@ -26,6 +26,7 @@ type finding struct {
 	Required bool   `json:"required"` // the built-in profiles do not run without it
 	Detail   string `json:"detail"`
 	Remedy   string `json:"remedy"` // "" when OK
+	skipped  bool   // what it needs is missing
 }
 
 // A diagnosis is what "wall doctor --json" prints.
@@ -78,8 +79,8 @@ func diagnose(ctx context.Context) (diagnosis, error) {
 	if err != nil {
 		return d, &plan.Error{Op: "cannot try what this host offers", Err: err}
 	}
-	for _, f := range features {
-		d.add(finding{Name: f.Name, OK: f.OK, Required: true, Detail: f.Detail, Remedy: f.Remedy})
+	for _, f := range kernelFindings(features, insideBox()) {
+		d.add(f)
 	}
 	abi, err := landlock.ABI()
 	d.add(landlockFinding(abi, err))
@@ -87,6 +88,30 @@ func diagnose(ctx context.Context) (diagnosis, error) {
 	d.add(seccompFinding(ok, err))
 	d.add(customFilterFinding(canCompile))
 	return d, nil
+}
+
+// kernelFindings tells what nsexec.Probe found. Everything needs user namespaces:
+// when those are missing, the rest says nothing about itself, and one cause is
+// told instead of many.
+func kernelFindings(features []nsexec.Feature, inBox bool) []finding {
+	var out []finding
+	var cause *finding
+	for _, f := range features {
+		x := finding{Name: f.Name, OK: f.OK, Required: true, Detail: f.Detail}
+		// The hints are for whoever has not tried it yet.
+		x.Remedy = strings.TrimSuffix(f.Remedy, "; see `wall doctor`")
+		switch {
+		case cause != nil && !f.OK:
+			x.Detail, x.Remedy, x.skipped = "needs "+cause.Name, cause.Remedy, true
+		case !f.OK && len(out) == 0:
+			if inBox {
+				x.Remedy = "this already runs in a wall box, which refuses new namespaces; run wall doctor outside of it"
+			}
+			cause = &x
+		}
+		out = append(out, x)
+	}
+	return out
 }
 
 func (d *diagnosis) add(f finding) {
@@ -164,12 +189,14 @@ func (d diagnosis) writeText(w io.Writer) error {
 	for _, f := range d.Findings {
 		mark := "ok"
 		switch {
+		case f.skipped:
+			mark = "not tried"
 		case !f.OK && f.Required:
 			mark = "missing"
 		case !f.OK:
 			mark = "absent"
 		}
-		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.Name, mark, oneLine(f.Detail))
+		fmt.Fprintf(&b, "%-*s  %-9s  %s\n", width, f.Name, mark, oneLine(f.Detail))
 		if f.Remedy != "" && f.Remedy != before { // one cause often takes several things away
 			fmt.Fprintf(&b, "%-*s  remedy: %s\n", width, "", oneLine(f.Remedy))
 		}

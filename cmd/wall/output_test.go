@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -97,10 +98,10 @@ func TestDiagnosis(t *testing.T) {
 	if err := d.writeText(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `good                    ok       works
-custom seccomp filters  absent   this wall was built without cgo
+	want := `good                    ok         works
+custom seccomp filters  absent     this wall was built without cgo
                         remedy: build wall with cgo and libseccomp; the built-in filters work without
-seccomp                 missing  the kernel refuses filters
+seccomp                 missing    the kernel refuses filters
                         remedy: use a kernel with CONFIG_SECCOMP_FILTER; in a container, allow seccomp(2) in its own filter
 
 Some walls cannot be built here: profiles that ask for them refuse to run.
@@ -115,6 +116,38 @@ Some walls cannot be built here: profiles that ask for them refuse to run.
 	var back diagnosis
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back.Findings) != 3 || back.OK || back.Findings[0].Remedy != "" {
 		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+// TestOneCause checks that what user namespaces take away is told once.
+func TestOneCause(t *testing.T) {
+	features := []nsexec.Feature{
+		{Name: "user namespaces", Detail: "refused", Remedy: "allow them; see `wall doctor`"},
+		{Name: "mount namespaces", Detail: "refused", Remedy: "allow them; see `wall doctor`"},
+		{Name: "tmpfs", Detail: "refused", Remedy: "another"},
+	}
+	for inBox, remedy := range map[bool]string{false: "allow them", true: "this already runs in a wall box, which refuses new namespaces; run wall doctor outside of it"} {
+		d := diagnosis{OK: true}
+		for _, f := range kernelFindings(features, inBox) {
+			d.add(f)
+		}
+		var b bytes.Buffer
+		if err := d.writeText(&b); err != nil {
+			t.Fatal(err)
+		}
+		want := "user namespaces   missing    refused\n                  remedy: " + remedy + "\n" +
+			"mount namespaces  not tried  needs user namespaces\n" +
+			"tmpfs             not tried  needs user namespaces\n" +
+			"\nSome walls cannot be built here: profiles that ask for them refuse to run.\n"
+		if b.String() != want || d.OK {
+			t.Errorf("got\n%swant\n%s", b.String(), want)
+		}
+	}
+	// Something else that is missing is a cause of its own.
+	features[0] = nsexec.Feature{Name: "user namespaces", OK: true, Detail: "works"}
+	got := kernelFindings(features, false)
+	if got[1].skipped || got[1].Detail != "refused" || got[1].Remedy != "allow them" || got[2].Remedy != "another" {
+		t.Errorf("%+v", got)
 	}
 }
 

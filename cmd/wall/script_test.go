@@ -25,7 +25,7 @@ import (
 //	exits N COMMAND...   the command must end with exactly this status
 //	json FILE KEY WANT   a field of a JSON object, as Go's %v prints it
 //
-// and the conditions userns, seccomp, landlock:N, root and tool:NAME.
+// and the conditions userns, seccomp, landlock:N, cgo, root and tool:NAME.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:       "testdata/script",
@@ -100,6 +100,8 @@ func scriptCondition(cond string) (bool, error) {
 		}
 		abi, err := landlock.ABI()
 		ok, why = err == nil && abi >= want, fmt.Sprintf("ABI %d, %v", abi, err)
+	case "cgo":
+		ok, why = canCompile, "this wall was built without cgo"
 	case "root":
 		return os.Getuid() == 0, nil // each half of the tests is run
 	case "tool":
