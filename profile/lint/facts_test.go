@@ -139,6 +139,27 @@ func TestTarget(t *testing.T) {
 	}
 }
 
+// TestNamespacesCannotBeGivenUp: no fix may offer to degrade what the box is made of.
+func TestNamespacesCannotBeGivenUp(t *testing.T) {
+	for target, fix := range map[string]string{"no-userns": "allow them there", "kernel=5.10": "use a newer kernel there"} {
+		for _, lines := range []string{"", "if-unavailable = \"degrade\""} {
+			n := 0
+			for _, f := range New(options(t, target)).Check(source(Rule{}, "p.toml", example(lines))) {
+				if f.Code != "W030" || !strings.Contains(f.Message, "the box cannot be made") {
+					continue
+				}
+				n++
+				if strings.Contains(f.Message, "degrades") || strings.Contains(f.Fix, "what may be lost") || !strings.HasPrefix(f.Fix, fix) || f.Why != "there the profile refuses to run" {
+					t.Errorf("%s with %q: %s; why: %s; fix: %s", target, lines, f.Message, f.Why, f.Fix)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%s with %q: %d findings", target, lines, n)
+			}
+		}
+	}
+}
+
 func TestLooksSecret(t *testing.T) {
 	for _, tt := range []struct {
 		name, value string

@@ -98,7 +98,7 @@ func unenforceable(x *check) {
 	}
 	// The place to point at is the line that asks, in the checked file; what is
 	// inherited is asked for by the extends line, and the rest by the file.
-	say := func(e entry, what string) {
+	say := func(e entry, what string) *Finding {
 		switch {
 		case e.layer == x.m.top:
 		case e.layer >= 0 && len(x.m.mine("extends")) > 0:
@@ -106,18 +106,23 @@ func unenforceable(x *check) {
 		default:
 			e = x.anchor()
 		}
-		msg := what + " on the host described by --for " + t.text
+		return x.at(e.origin, e.text(), what+" on the host described by --for "+t.text)
+	}
+	// lose is say for what a profile may do without.
+	lose := func(e entry, what string) {
+		f := say(e, what)
 		if x.m.is("if-unavailable", "degrade") {
-			msg += "; the profile degrades, so that the command runs without"
+			f.Message += "; the profile degrades, so that the command runs without"
 		}
-		x.at(e.origin, e.text(), msg)
 	}
 	if t.lacks("userns") || t.kernel.before(kernel{5, 12}) {
-		what := "the box cannot be made without user namespaces"
+		what, fix := "the box cannot be made without user namespaces", "allow them there (\"wall doctor\" tells how)"
 		if !t.lacks("userns") {
-			what = "the box cannot be made: read-only trees need mount_setattr (Linux 5.12)"
+			what, fix = "the box cannot be made: read-only trees need mount_setattr (Linux 5.12)", "use a newer kernel there"
 		}
-		say(x.m.get("enforce"), what)
+		f := say(x.m.get("enforce"), what)
+		f.Why = "there the profile refuses to run"
+		f.Fix = fix + ": the box itself cannot be given up with if-unavailable"
 	}
 	requires := func(wall string) entry {
 		for _, e := range x.m.all("require") {
@@ -128,28 +133,28 @@ func unenforceable(x *check) {
 		return x.m.get("if-unavailable")
 	}
 	if t.abiBelow(1) {
-		say(requires("landlock"), "there is no Landlock, so that file rules are enforced by mounts alone,")
+		lose(requires("landlock"), "there is no Landlock, so that file rules are enforced by mounts alone,")
 	}
 	if t.abiBelow(6) && (x.m.is("network.mode", "host") || x.m.is("enforce", "fs")) {
-		say(x.m.get("network.mode"), "abstract Unix sockets of the host cannot be closed off (Landlock ABI 6)")
+		lose(x.m.get("network.mode"), "abstract Unix sockets of the host cannot be closed off (Landlock ABI 6)")
 	}
 	if t.abiBelow(4) && x.m.is("network.mode", "allow") {
-		say(x.m.get("network.mode"), "TCP rules are not enforced a second time by Landlock (ABI 4)")
+		lose(x.m.get("network.mode"), "TCP rules are not enforced a second time by Landlock (ABI 4)")
 	}
 	if t.lacks("nftables") && x.m.is("network.mode", "allow") {
-		say(x.m.get("network.mode"), "connections cannot be redirected without nftables, and programs that ignore proxy variables have no network")
+		lose(x.m.get("network.mode"), "connections cannot be redirected without nftables, and programs that ignore proxy variables have no network")
 	}
 	if t.lacks("seccomp") {
 		e := requires("syscalls")
 		if e.key != "require" {
 			e = x.m.get("process.seccomp")
 		}
-		say(e, "system calls cannot be filtered")
+		lose(e, "system calls cannot be filtered")
 	}
 	if t.lacks("cgroups") {
 		for _, key := range []string{"limits.memory", "limits.processes"} {
 			if e := x.m.get(key); e.layer >= 0 {
-				say(e, lastKey(key)+" does not bind root without cgroups, nor all processes together")
+				lose(e, lastKey(key)+" does not bind root without cgroups, nor all processes together")
 			}
 		}
 	}
