@@ -87,7 +87,10 @@ func knownKey(name string) error {
 	if _, ok := profile.LookupKey(name); ok {
 		return &usageError{msg: quoteOdd(name) + " is not inherited, so that there is nothing to explain", hint: "wall profile show prints the file"}
 	}
-	// The parser has the suggestions: let it read a profile with that key.
+	if near := nearKeys(name); len(near) > 0 {
+		return &usageError{msg: "there is no key " + quoteOdd(name), hint: "did you mean " + listed(near) + "?"}
+	}
+	// The parser has further suggestions: let it read a profile with that key.
 	text := tomlKey(name) + " = 0\n"
 	if table, key, dotted := strings.Cut(name, "."); dotted && slices.Contains(profile.Tables(), table) {
 		text = "[" + table + "]\n" + tomlKey(key) + " = 0\n"
@@ -101,6 +104,29 @@ func knownKey(name string) error {
 		hint = e.Hint
 	}
 	return &usageError{msg: "there is no key " + quoteOdd(name), hint: hint}
+}
+
+// nearKeys gives the full names of the keys that were probably meant: "home" and
+// "filesystem.hom" are both "filesystem.home".
+func nearKeys(name string) []string {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	names, lasts := profile.Tables(), []string{}
+	for _, k := range settingKeys() {
+		names, lasts = append(names, k.Name), append(lasts, k.Last())
+	}
+	if !slices.Contains(lasts, last) {
+		if near := closest(name, names); near != "" {
+			return []string{near}
+		}
+		last = closest(last, lasts)
+	}
+	var out []string
+	for _, k := range settingKeys() {
+		if k.Last() == last {
+			out = append(out, k.Name)
+		}
+	}
+	return out
 }
 
 // tomlKey quotes a key, whatever it holds.
@@ -151,9 +177,12 @@ func explainSetting(b *strings.Builder, v profile.Setting, long bool) {
 	} else {
 		line("  at %s", v.Origin.String())
 	}
+	above := v.Text
 	for _, r := range v.Replaced {
-		if r.Default {
-			continue // everything replaces the default
+		same := r.Text == above
+		above = r.Text
+		if r.Default || same {
+			continue // everything replaces the default, and to say it again replaces nothing
 		}
 		text := r.Text
 		if text == "" {

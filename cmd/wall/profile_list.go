@@ -23,6 +23,7 @@ type listedProfile struct {
 	File        string            `json:"file"` // "" for a built-in
 	Description string            `json:"description"`
 	Error       string            `json:"error,omitempty"` // why it cannot be used
+	Refused     *string           `json:"refused"`         // why a run with -p NAME alone is refused by this version; nil when it is not
 }
 
 func newProfileList(s streams) *cobra.Command {
@@ -34,7 +35,8 @@ machine in /etc/wall, of the user in $XDG_CONFIG_HOME/wall. A project layer in .
 the working directory is laid over the profile of its name and may only tighten it; a
 file there with another name is a profile of its own, for "-p .wall/NAME.toml".
 
-The exit status is 1 when a file cannot be used.`,
+What this version cannot enforce is told in parentheses, with the flag that makes
+the profile run all the same. The exit status is 1 when a file cannot be used.`,
 		Example: `  wall profile list
   wall profile list --json`,
 		Args:                  noArgs,
@@ -79,6 +81,9 @@ func printProfiles(s streams, list []listedProfile) error {
 		if p.Error != "" {
 			text = "cannot be used: " + p.Error
 		}
+		if p.Refused != nil {
+			text = strings.TrimSpace(text + " (" + *p.Refused + ")")
+		}
 		line := fmt.Sprintf("%-*s  %-*s  %s", name, p.Name, where, place(p), oneLine(text))
 		if _, err := fmt.Fprintln(s.out, strings.TrimRight(line, " ")); err != nil {
 			return err
@@ -104,7 +109,7 @@ func listProfiles() ([]listedProfile, error) {
 		if err != nil {
 			return nil, bug(err)
 		}
-		list = append(list, listedProfile{Name: n, Kind: profile.LayerBuiltin, Description: f.Description.V})
+		list = append(list, listedProfile{Name: n, Kind: profile.LayerBuiltin, Description: f.Description.V, Refused: refusal(h, n)})
 	}
 	places := []struct {
 		kind  profile.LayerKind
@@ -148,9 +153,11 @@ func listDirectory(h profile.Host, kind profile.LayerKind, dir, shown string) ([
 		if !ok {
 			continue
 		}
+		use := name // what -p takes
 		p := listedProfile{Name: oneLine(name), Kind: kind, File: oneLine(path.Join(shown, e.Name()))}
 		if kind == profile.LayerProject && !isInstalled(h, name) {
 			p.Kind = profile.LayerFile
+			use = path.Join(dir, e.Name())
 		}
 		var f *profile.File
 		data, err := lint.ReadFile(h.FS, path.Join(dir, e.Name()))
@@ -170,10 +177,48 @@ func listDirectory(h profile.Host, kind profile.LayerKind, dir, shown string) ([
 		if err != nil {
 			p.Error, _, _ = strings.Cut(pathCause(err).Error(), "\n")
 			p.Error = oneLine(p.Error)
+		} else {
+			p.Refused = refusal(h, use)
 		}
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// refusal tells why this version refuses to run a profile, as -p takes it, without
+// a further flag; nil when it does not, or when it cannot be read anyway.
+func refusal(h profile.Host, name string) *string {
+	refused := func(flags ...profile.Flag) error {
+		st, err := profile.Load(h, profile.Options{Profile: name, Flags: flags})
+		if err != nil {
+			return nil
+		}
+		if err := st.Err(); errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		return nil
+	}
+	err := refused()
+	if err == nil {
+		return nil
+	}
+	text := "needs --net none or --net host in this version"
+	none := profile.Flag{Name: "net", Value: "none", Text: "--net none"}
+	host := profile.Flag{Name: "net", Value: "host", Text: "--net host"}
+	switch {
+	case refused(none) == nil && refused(host) == nil:
+	case refused(none) == nil:
+		text = "needs --net none in this version"
+	case refused(host) == nil:
+		text = "needs --net host in this version"
+	default:
+		text = "this version cannot enforce all of it"
+		var e *plan.Error
+		if errors.As(err, &e) {
+			text = oneLine(e.Op)
+		}
+	}
+	return &text
 }
 
 // isInstalled reports whether there is a profile of that name below the project

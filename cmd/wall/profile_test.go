@@ -196,3 +196,19 @@ func TestWordsForEveryKey(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainSkipsEqualValues checks that a value which is said again does not
+// count as replaced, and that one in between does.
+func TestExplainSkipsEqualValues(t *testing.T) {
+	at := func(file string) plan.Origin { return plan.Origin{File: file, Line: 1, Text: "x"} }
+	key, _ := profile.LookupKey("filesystem.home")
+	v := profile.Setting{Key: key, Text: `"scratch"`, Origin: at("d"), Replaced: []profile.Setting{
+		{Text: `"scratch"`, Origin: at("c")}, {Text: `"hidden"`, Origin: at("b")}, {Text: `"scratch"`, Origin: at("a")}, {Text: `"scratch"`, Default: true},
+	}}
+	var b strings.Builder
+	explainSetting(&b, v, false)
+	want := "filesystem.home = \"scratch\"\n  at d:1: x\n  replaced \"hidden\"\n    at b:1: x\n  replaced \"scratch\"\n    at a:1: x\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}

@@ -2,28 +2,36 @@ package main
 
 import "strings"
 
-// nearWord gives the candidate that word was probably meant to be, or "". That is
-// the one within an edit distance of two (one for words of up to four letters), else
-// one that begins the word or that the word begins, as "network" is begun by "net".
+// nearWord gives the candidate that word was probably meant to be, or "": the
+// closest one, else one that begins the word or that the word begins, as "network"
+// is begun by "net".
 func nearWord(word string, candidates []string) string {
-	if word == "" || len(word) > 64 {
-		return ""
+	best := closest(word, candidates)
+	if best != "" {
+		return best
 	}
+	const least = 3 // shorter ones begin too many words
+	for _, c := range candidates {
+		if len(c) > len(best) && len(c) >= least && strings.HasPrefix(word, c) || best == "" && len(word) >= least && strings.HasPrefix(c, word) {
+			best = c
+		}
+	}
+	return best
+}
+
+// closest gives the candidate within an edit distance of two (one for words of up
+// to four letters), or "".
+func closest(word string, candidates []string) string {
 	best, bestAt := "", 3
 	if len(word) <= 4 {
 		bestAt = 2
 	}
+	if len(word) > 64 {
+		return ""
+	}
 	for _, c := range candidates {
 		if n := editDistance(strings.ToLower(word), c); n < bestAt {
 			best, bestAt = c, n
-		}
-	}
-	if best == "" {
-		const least = 3 // shorter ones begin too many words
-		for _, c := range candidates {
-			if len(c) > len(best) && len(c) >= least && strings.HasPrefix(word, c) || best == "" && len(word) >= least && strings.HasPrefix(c, word) {
-				best = c
-			}
 		}
 	}
 	return best
