@@ -2,6 +2,8 @@ package lint
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -76,6 +78,8 @@ type Options struct {
 	Config string   // directory of the user's profiles; "" when there is none
 	Path   []string // absolute directories of PATH, besides the usual ones
 	Target Target   // what the host lacks that the profile is checked for
+
+	NoSuppressions bool // comments accept nothing
 }
 
 // A Source is one profile to check.
@@ -84,6 +88,13 @@ type Source struct {
 	Path string // absolute path; "" for a built-in
 	Data []byte
 	Err  error // why Data could not be read; nil when it was
+
+	// Root is the directory in which every file must lie that the profile
+	// extends, absolute and free of links; "" when any may be opened.
+	Root string
+	// Target is where the file is, free of links, when Path leads through one in
+	// a workspace. Then nothing of it is told unless it is a profile. "" otherwise.
+	Target string
 }
 
 // A Checker checks profiles.
@@ -93,7 +104,8 @@ type Checker struct{ o Options }
 func New(o Options) *Checker { return &Checker{o: o} }
 
 // Check gives everything that there is to say about one profile, by line. What
-// a comment of the file accepts is marked as suppressed and not left out.
+// a comment of the file accepts is marked as suppressed and not left out. Of
+// more than [MaxFindings] the worst are given, and how many more there are.
 func (c *Checker) Check(s Source) []Finding {
 	x := &check{o: c.o, src: s, text: string(s.Data)}
 	if base, workspace, ok := c.projectLayer(s.Path); ok {
@@ -102,12 +114,48 @@ func (c *Checker) Check(s Source) []Finding {
 	x.home, x.workspace = x.o.Host.AccountHome, x.o.Host.Cwd
 	x.run()
 	x.suppress()
-	slices.SortStableFunc(x.found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
-	})
-	return slices.CompactFunc(x.found, func(a, b Finding) bool {
+	slices.SortStableFunc(x.found, byPlace)
+	x.found = slices.CompactFunc(x.found, func(a, b Finding) bool {
 		return a.Code == b.Code && a.Line == b.Line && a.Column == b.Column && a.Message == b.Message
 	})
+	x.atMost(MaxFindings)
+	return x.found
+}
+
+// MaxFindings is the number of findings that are told about one profile.
+const MaxFindings = 1000
+
+// atMost keeps the n worst findings, and adds one that says how many more there
+// are and is as bad as the worst of them.
+func (x *check) atMost(n int) {
+	if len(x.found) <= n && x.more == 0 {
+		return
+	}
+	badness := func(f Finding) int {
+		if f.Suppressed {
+			return 0
+		}
+		return int(f.Severity)
+	}
+	order := slices.Clone(x.found)
+	slices.SortStableFunc(order, func(a, b Finding) int { return cmp.Compare(badness(b), badness(a)) })
+	worst := Note
+	more := x.more
+	if more > 0 {
+		worst = Error // what is not even looked at keeps the profile from being used
+	}
+	if len(order) > n {
+		more += len(order) - n
+		worst = max(worst, Severity(badness(order[n])))
+		order = order[:n]
+		slices.SortStableFunc(order, byPlace)
+	}
+	x.found = order
+	x.add(ruleOf("W055"), plan.Origin{File: x.src.Name, Line: 1, Column: 1}, "", fmt.Sprintf("and %d more findings", more), "").Severity = worst
+}
+
+func byPlace(a, b Finding) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
 }
 
 // A check is the work on one profile.
@@ -127,14 +175,20 @@ type check struct {
 
 	parsed  bool
 	spotted map[string][]entry // see spots
+	hiders  map[string]int     // what hiddenBy found, an index into hides
 	m       model
 	rule    *Rule // that is being asked
 	found   []Finding
+	more    int // problems that are only counted
 }
 
 func (x *check) run() {
 	if x.src.Err != nil {
-		x.problem("W006", plan.Origin{File: x.src.Name, Line: 1, Column: 1}, "cannot read the profile: "+reasonOf(x.src.Err), "")
+		hint := ""
+		if errors.Is(x.src.Err, ErrLink) {
+			hint = "put the file itself there"
+		}
+		x.problem("W006", plan.Origin{File: x.src.Name, Line: 1, Column: 1}, "cannot read the profile: "+reasonOf(x.src.Err), hint)
 		return
 	}
 	if x.project && x.o.Host.FS != nil {
@@ -145,12 +199,20 @@ func (x *check) run() {
 		}
 	}
 	f, err := profile.Parse(x.src.Name, x.src.Data)
-	if err != nil {
+	switch {
+	case err != nil && x.src.Target != "":
+		x.linkedProblem()
+		return
+	case err != nil:
 		x.parseProblems(err)
 		return
 	}
 	x.parsed = true
 	x.m = x.model(f)
+	if key, n := x.longest(); n > maxElements {
+		x.problem("W054", plan.Origin{File: x.src.Name, Line: 1, Column: 1}, fmt.Sprintf("%s has %d elements; at most %d are compared", key, n, maxElements), "")
+		return
+	}
 	for _, c := range checks {
 		x.rule = ruleOf(c.code)
 		c.check(x)

@@ -97,6 +97,24 @@ func (m *model) inherited(key string) entry {
 	return entry{key: key, val: defaultOf(key), layer: -1}
 }
 
+// maxElements is how many elements of one list, with those that are inherited,
+// the rules compare with one another. Rules that were left out would be rules
+// that a change gets around. A file that is read has fewer of its own.
+const maxElements = 2500
+
+// longest gives the key with the most elements, and their number.
+func (x *check) longest() (key string, n int) {
+	count := make(map[string]int)
+	for _, e := range x.m.entries {
+		if e.list {
+			if count[e.key]++; count[e.key] > n {
+				key, n = e.key, count[e.key]
+			}
+		}
+	}
+	return key, n
+}
+
 // below gives the elements of a list that the checked file inherits.
 func (m *model) below(key string) []entry {
 	var out []entry
@@ -138,6 +156,11 @@ func (x *check) model(f *profile.File) model {
 	name := x.src.Path // so that relative names in it are found
 	if name == "" {
 		name = x.src.Name
+	}
+	if !x.project && !x.confined(f) {
+		m := model{own: entriesOf(f, 0)}
+		m.entries = m.own
+		return m
 	}
 	var stack *profile.Stack
 	var err error

@@ -153,12 +153,19 @@ func matchElement(pattern, s string) bool {
 
 // hiddenBy gives the most specific hide rule that covers p.
 func (x *check) hiddenBy(p string) (entry, bool) {
-	best := -1
 	hides := x.hides()
-	for i := range hides {
-		if val := hides[i].val; globCovers(val, p) && (best < 0 || depth(val) > depth(hides[best].val)) {
-			best = i
+	best, known := x.hiders[p]
+	if !known {
+		best = -1
+		for i := range hides {
+			if val := hides[i].val; globCovers(val, p) && (best < 0 || depth(val) > depth(hides[best].val)) {
+				best = i
+			}
 		}
+		if x.hiders == nil {
+			x.hiders = make(map[string]int)
+		}
+		x.hiders[p] = best
 	}
 	if best < 0 {
 		return entry{}, false

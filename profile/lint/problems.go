@@ -3,6 +3,7 @@ package lint
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
@@ -34,11 +35,19 @@ func located(err error) []*plan.Error {
 
 // parseProblems turns what Parse said into findings.
 func (x *check) parseProblems(err error) {
-	for _, e := range located(err) {
+	all := located(err)
+	// Where the syntax is broken nobody knows what is a value of a variable, and
+	// whether it is a profile at all.
+	broken := slices.ContainsFunc(all, func(e *plan.Error) bool { return classify(e.Error()) == "W001" })
+	if len(all) > MaxFindings {
+		x.more = len(all) - MaxFindings
+		all = all[:MaxFindings]
+	}
+	for _, e := range all {
 		o, msg := e.Origin, e.Error()
 		code := classify(msg)
-		if code == "W001" || mayHoldValue(x.lineText(o.Line)) {
-			o.Text = "" // where the syntax is broken nobody knows what is a value of a variable
+		if broken || mayHoldValue(x.lineText(o.Line)) {
+			o.Text = ""
 		}
 		x.problem(code, o, msg, e.Hint)
 	}

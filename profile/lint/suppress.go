@@ -34,14 +34,24 @@ func (x *check) suppress() {
 			all = append(all, s)
 		}
 	}
+	byLine := make(map[int][]*suppression) // at most two for each line
+	for _, s := range all {
+		byLine[s.line] = append(byLine[s.line], s)
+		if s.alone {
+			byLine[s.line+1] = append(byLine[s.line+1], s)
+		}
+	}
 	for i := range x.found {
 		f := &x.found[i]
 		if ruleOf(f.Code).Final {
 			continue
 		}
-		for _, s := range all {
-			if (s.line == f.Line || s.alone && s.line+1 == f.Line) && slices.Contains(s.codes, f.Code) {
-				f.Suppressed, f.Reason, s.used = true, s.reason, true
+		for _, s := range byLine[f.Line] {
+			if slices.Contains(s.codes, f.Code) {
+				s.used = true
+				if !x.o.NoSuppressions {
+					f.Suppressed, f.Reason = true, s.reason
+				}
 			}
 		}
 	}
