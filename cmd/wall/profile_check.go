@@ -32,22 +32,28 @@ checked, of any other every *.toml file below it, by name. Without an argument
 that is the working directory's .wall: profiles of the user are not looked at, so
 that the answer is the same on every machine.
 
+Symbolic links below a DIR are findings and not followed. A FILE may be a link;
+nothing of what it leads to is shown unless that is a profile. What a profile of a
+repository extends must lie in the repository, or be named.
+
 A comment "# wall:allow CODE REASON" on the line of a finding, or alone on the line
-above it, accepts it.
+above it, accepts it; with --no-suppressions none does. Use that where changes are
+checked that nobody has reviewed: the comment is part of the change.
 
 The exit status is 0 when there is nothing at or above --fail-on, 1 when there is,
 and 2 when the command line names nothing that can be checked.`,
 		Example: `  wall profile check
-  wall profile check --fail-on warning --github .wall gate
+  wall profile check --fail-on warning --no-suppressions --github .wall gate
   wall profile check --for kernel=5.15,no-userns ci.toml`,
 		DisableFlagsInUseLine: true,
 	}
 	var failOn, target string
-	var asJSON, asSARIF, asGitHub bool
+	var strict, asJSON, asSARIF, asGitHub bool
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	addOnce(fl, &failOn, "fail-on", "", "SEVERITY", "lowest severity that fails: note, warning, error (default: error)")
 	addOnce(fl, &target, "for", "", "FACTS", "report what such a host cannot enforce, too: kernel=X.Y, abi=N, no-userns, no-seccomp and more")
+	addSwitch(fl, &strict, "no-suppressions", "let no comment of a profile accept a finding, for changes that nobody has reviewed")
 	addSwitch(fl, &asJSON, "json", "print the findings as JSON")
 	addSwitch(fl, &asSARIF, "sarif", "print the findings as SARIF 2.1.0")
 	addSwitch(fl, &asGitHub, "github", "print the findings as annotations for GitHub Actions")
@@ -81,6 +87,7 @@ and 2 when the command line names nothing that can be checked.`,
 		if err != nil {
 			return err
 		}
+		c.options.NoSuppressions = strict
 		if err := c.gather(args); err != nil {
 			return err
 		}
@@ -109,12 +116,13 @@ type profileChecker struct {
 	options lint.Options
 	sources []lint.Source
 	seen    map[string]bool // absolute paths, and names of built-in profiles
+	paths   workspacePaths
 }
 
 // newProfileChecker gathers the facts that the rules look at. Nothing is tried
 // on this host: a check says the same wherever it runs, as far as files go.
 func newProfileChecker(target string) (*profileChecker, error) {
-	h := profile.Host{Cwd: physicalCwd(), Environ: os.Environ(), FS: hostFS{os.DirFS("/").(fs.ReadLinkFS)}, UID: os.Getuid(), GID: os.Getgid()}
+	h := profile.Host{Cwd: physicalCwd(), Environ: os.Environ(), FS: strictFS{os.DirFS("/").(fs.ReadLinkFS)}, UID: os.Getuid(), GID: os.Getgid()}
 	passwd, err := readFact("/etc/passwd")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &plan.Error{Op: "cannot read the account record", Err: err}
@@ -122,6 +130,7 @@ func newProfileChecker(target string) (*profileChecker, error) {
 	a, _ := findAccount(string(passwd), h.UID)
 	h.User, h.AccountHome, h.AccountSh = a.name, a.home, a.shell
 	c := &profileChecker{options: lint.Options{Host: h, Path: filepath.SplitList(os.Getenv("PATH"))}, seen: make(map[string]bool)}
+	c.paths = workspacePaths{cwd: h.Cwd, home: h.AccountHome}
 	switch dir := os.Getenv("XDG_CONFIG_HOME"); {
 	case path.IsAbs(dir):
 		c.options.Config = path.Join(dir, "wall")
@@ -176,7 +185,12 @@ func (c *profileChecker) argument(arg string) error {
 	case err == nil && st.IsDir() && !strings.HasSuffix(arg, ".toml"):
 		return c.directory(arg)
 	}
-	c.file(arg)
+	abs := absolute(arg)
+	if dir, err := filepath.EvalSymlinks(path.Dir(abs)); err == nil {
+		abs = path.Join(dir, path.Base(abs))
+	}
+	link := c.paths.link(absolute(arg), true) != ""
+	c.file(arg, abs, c.paths.root(abs, ""), link)
 	return nil
 }
 
@@ -189,7 +203,7 @@ func (c *profileChecker) named(name string) bool {
 		}
 		p := path.Join(dir, name+".toml")
 		if _, err := os.Lstat(p); err == nil {
-			c.file(p)
+			c.file(p, p, "", false)
 			found = true
 		}
 	}
@@ -204,47 +218,66 @@ func (c *profileChecker) named(name string) bool {
 	return found
 }
 
-// file adds one file. Its absolute path is free of links in the directory, not
-// in the last element: a project layer is what lies in .wall.
-func (c *profileChecker) file(name string) {
-	abs := name
-	if !path.IsAbs(abs) {
-		abs = c.options.Host.Cwd + "/" + name
-	}
-	abs = path.Clean(abs)
-	if dir, err := filepath.EvalSymlinks(path.Dir(abs)); err == nil {
-		abs = path.Join(dir, path.Base(abs))
-	}
+// file adds the file at abs, which is free of links but for the last element:
+// a project layer is what lies in .wall. root is where the files lie that it may
+// extend; "" for any. linked says that a link in a workspace leads to it.
+func (c *profileChecker) file(name, abs, root string, linked bool) {
 	if c.seen[abs] {
 		return
 	}
 	c.seen[abs] = true
-	src := lint.Source{Name: name, Path: abs}
-	src.Data, src.Err = lint.ReadFile(c.options.Host.FS, abs)
+	src := lint.Source{Name: name, Path: abs, Root: root}
+	at, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		at = abs // the reason is found again
+	}
+	if linked || at != abs && root != "" {
+		src.Target = at
+	}
+	src.Data, src.Err = lint.ReadFile(c.options.Host.FS, at)
 	c.sources = append(c.sources, src)
 }
 
-// directory adds the profiles below a directory, or below the .wall in it.
+// directory adds the profiles below a directory, or below the .wall in it. No
+// link on the way to them is followed.
 func (c *profileChecker) directory(dir string) error {
 	top := dir
 	if st, err := os.Lstat(path.Join(dir, profile.ProjectDir)); err == nil && st.IsDir() {
 		top = path.Join(dir, profile.ProjectDir)
 	}
-	var names []string
+	fail := func(err error) error {
+		return &usageError{msg: "cannot check " + quoteOdd(dir) + ": " + oneLine(err.Error())}
+	}
+	if link := c.paths.link(absolute(top), false); link != "" {
+		return fail(errors.New(quoteOdd(c.paths.shown(link)) + " is a symbolic link"))
+	}
+	at, err := filepath.EvalSymlinks(top)
+	if err != nil {
+		return fail(pathCause(err))
+	}
+	at = absolute(at)
+	type candidate struct {
+		name string // relative to top
+		link bool
+	}
+	var found []candidate
 	entries := 0
-	// With the slash the walk begins behind a link to a directory.
-	err := filepath.WalkDir(strings.TrimSuffix(top, "/")+"/", func(p string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(at, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if entries++; entries > maxCheckEntries {
 			return fmt.Errorf("more than %d files to look at", maxCheckEntries)
 		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(p, at), "/")
+		link := d.Type()&fs.ModeSymlink != 0
+		isTOML := strings.HasSuffix(d.Name(), ".toml") && rel != ""
 		switch {
 		case d.IsDir() && d.Name() == ".git":
 			return fs.SkipDir
-		case strings.HasSuffix(d.Name(), ".toml"):
-			names = append(names, path.Clean(p))
+		// Behind a link in .wall, or in place of it, could be profiles as well.
+		case isTOML, link && (d.Name() == profile.ProjectDir || slices.Contains(strings.Split(path.Dir(p), "/"), profile.ProjectDir)):
+			found = append(found, candidate{rel, link})
 			if d.IsDir() {
 				return fs.SkipDir // a finding of its own
 			}
@@ -252,14 +285,21 @@ func (c *profileChecker) directory(dir string) error {
 		return nil
 	})
 	if err != nil {
-		return &usageError{msg: "cannot check " + quoteOdd(dir) + ": " + oneLine(err.Error())}
+		return fail(err)
 	}
-	if len(names) == 0 {
+	if len(found) == 0 {
 		return &usageError{msg: "there is no profile below " + quoteOdd(top), hint: "profiles end in .toml"}
 	}
-	slices.Sort(names)
-	for _, n := range names {
-		c.file(n)
+	slices.SortFunc(found, func(a, b candidate) int { return strings.Compare(a.name, b.name) })
+	for _, f := range found {
+		name, abs := path.Join(top, f.name), path.Join(at, f.name)
+		switch {
+		case !f.link:
+			c.file(name, abs, c.paths.root(abs, at), false)
+		case !c.seen[abs]:
+			c.seen[abs] = true
+			c.sources = append(c.sources, lint.Source{Name: name, Path: abs, Err: lint.ErrLink})
+		}
 	}
 	return nil
 }

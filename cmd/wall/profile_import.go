@@ -111,14 +111,14 @@ func noteText(source string, notes []convert.Note) string {
 	for _, t := range titles {
 		for _, n := range notes {
 			if n.Kind == t.kind {
-				fmt.Fprintf(&b, "wall: %s: %s: %s\n  at %s:%d\n", t.title, n.Key, oneLine(n.Text), oneLine(source), n.Line)
+				fmt.Fprintf(&b, "wall: %s: %s: %s\n  at %s:%d\n", t.title, oneLine(n.Key), oneLine(n.Text), oneLine(source), n.Line)
 			}
 		}
 	}
 	var unrelated []string
 	for _, n := range notes {
 		if n.Kind == convert.Unrelated {
-			unrelated = append(unrelated, n.Key)
+			unrelated = append(unrelated, oneLine(n.Key))
 		}
 	}
 	if len(unrelated) > 0 {

@@ -116,35 +116,35 @@ func listNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// writeInWorkspace writes DIR/NAME below the working directory. The root keeps a
-// link that something planted there from leading out of the workspace.
+// writeInWorkspace writes DIR/NAME below the working directory, and makes DIR.
 func writeInWorkspace(dir, name, text string, force bool) error {
-	root, err := os.OpenRoot(".")
-	if err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	defer root.Close()
-	if err := root.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return createIn(root, path.Join(dir, name), text, force)
+	return writeNew(path.Join(dir, name), text, force)
 }
 
-// writeNew writes the file called name.
+// writeNew writes the file called name. A link of a workspace on the way to it is
+// refused: something may have planted it to have another file replaced. The root
+// keeps one that is put there meanwhile from leading out.
 func writeNew(name, text string, force bool) error {
-	dir, base := path.Split(name)
-	if dir == "" {
-		dir = "."
-	}
-	if base == "" {
+	if strings.HasSuffix(name, "/") {
 		return errors.New("it is a directory")
 	}
-	root, err := os.OpenRoot(dir)
+	w, abs := callerPaths(), absolute(name)
+	if link := w.link(path.Dir(abs), false); link != "" {
+		return errors.New(quoteOdd(w.shown(link)) + " is a symbolic link")
+	}
+	top := path.Dir(abs)
+	if w.shown(abs) != abs {
+		top = w.cwd
+	}
+	root, err := os.OpenRoot(top)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return createIn(root, base, text, force)
+	return createIn(root, strings.TrimPrefix(strings.TrimPrefix(abs, top), "/"), text, force)
 }
 
 // createIn makes a file with the text, whole or not at all. With force it takes
