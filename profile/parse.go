@@ -131,7 +131,7 @@ type File struct {
 func Parse(name string, data []byte) (*File, error) {
 	d, root := readTOML(name, data)
 	f := &File{Source: name}
-	if len(d.probs) == 0 || len(root.keys) > 0 {
+	if !d.broken { // else nobody knows what its keys are
 		decodeFile(d, root, f)
 	}
 	if len(d.probs) > 0 {
@@ -167,7 +167,11 @@ func decodeKey(d *document, table string, k keyed, f *File) {
 	}
 	i := slices.IndexFunc(keyTable, func(x Key) bool { return x.Name == full })
 	if i < 0 || strings.Contains(k.name, ".") { // a quoted "filesystem.view"
-		d.fail(k.off, suggest(k.name, table), "unknown key %q", full)
+		hint := ""
+		if !d.enough() {
+			hint = suggest(k.name, table)
+		}
+		d.failAs(keyText(k.name), k.off, hint, "unknown key %q", shownKey(full))
 		return
 	}
 	key := &keyTable[i]
@@ -297,8 +301,11 @@ func decodeList[T any](d *document, k keyed, name string, to *List[T], one func(
 		return
 	}
 	*to = List[T]{Set: true, Origin: d.origin(k.off)}
-	seen := make(map[string]bool, len(k.val.items))
-	for _, v := range k.val.items {
+	seen := make(map[string]bool, min(len(k.val.items), maxElements))
+	for i, v := range k.val.items {
+		if d.tooLong(i, v.off, name) {
+			break
+		}
 		x, ok := one(v)
 		if !ok {
 			continue
@@ -553,11 +560,20 @@ func decodeFields(d *document, v *value, what, example string, fields []Key) (ma
 	for _, k := range v.keys {
 		i := slices.IndexFunc(fields, func(x Key) bool { return x.Name == k.name })
 		if i < 0 {
-			names := make([]string, len(fields))
-			for i := range fields {
-				names[i] = fields[i].Name
+			hint := ""
+			if !d.enough() {
+				names := make([]string, len(fields))
+				for i := range fields {
+					names[i] = fields[i].Name
+				}
+				hint = suggestion(k.name, "", names)
 			}
-			d.fail(k.off, suggestion(k.name, "", names), "unknown key %q", what+"."+k.name)
+			d.failAs(keyText(k.name), k.off, hint, "unknown key %q", shownKey(what+"."+k.name))
+			if x := d.spanAt(v.off); x != nil && v.end > 0 {
+				x.odd = append(x.odd, [2]int{v.off, v.end}) // its value may stand in the same line as others
+			} else if x != nil {
+				x.quote = false
+			}
 			continue
 		}
 		switch key := &fields[i]; key.Type {
@@ -591,6 +607,21 @@ func decodeFields(d *document, v *value, what, example string, fields []Key) (ma
 	return out, len(d.probs) == before
 }
 
+// shownKey is a key that a profile does not have, as a message shows it.
+func shownKey(name string) string {
+	name, _, _ = strings.Cut(name, "=")
+	return shorten(name)
+}
+
+// tooLong refuses element i of a list, which starts at off.
+func (d *document) tooLong(i, off int, name string) bool {
+	if i < maxElements {
+		return false
+	}
+	d.fail(off, "name a directory or use a pattern in place of many elements", "%q has more than %d elements", name, maxElements)
+	return true
+}
+
 // fieldsOf gives the fields of a key whose elements are tables.
 func fieldsOf(name string) []Key {
 	k, _ := LookupKey(name)
@@ -605,7 +636,10 @@ func decodeGrants(d *document, k keyed, to *List[Grant]) {
 	}
 	*to = List[Grant]{Set: true, Origin: d.origin(k.off)}
 	fields := fieldsOf("filesystem.grant")
-	for _, v := range k.val.items {
+	for i, v := range k.val.items {
+		if d.tooLong(i, v.off, "grant") {
+			break
+		}
 		if x, ok := decodeFields(d, v, "grant", example, fields); ok {
 			to.Items = append(to.Items, Item[Grant]{V: Grant{x["path"], plan.Access(x["access"]), x["why"], x["optional"] == "true"}, Origin: d.origin(v.off)})
 		}
@@ -621,7 +655,10 @@ func decodeSeeds(d *document, k keyed, to *List[Seed]) {
 	*to = List[Seed]{Set: true, Origin: d.origin(k.off)}
 	fields := fieldsOf("filesystem.seed")
 	targets := map[string]bool{}
-	for _, v := range k.val.items {
+	for i, v := range k.val.items {
+		if d.tooLong(i, v.off, "seed") {
+			break
+		}
 		x, ok := decodeFields(d, v, "seed", example, fields)
 		if !ok {
 			continue
@@ -654,8 +691,7 @@ func cleanBelow(s string) bool {
 // hold the line, because it holds the value.
 func decodeSet(d *document, k keyed, to *List[Var]) {
 	if k.val.kind != tomlTable {
-		d.fail(k.val.off, `write set = { NAME = "value" }`, "\"set\" must be a table, not %s", k.val.kind)
-		d.hideValue(len(d.probs) - 1)
+		d.failAs("set = ...", k.val.off, `write set = { NAME = "value" }`, "\"set\" must be a table, not %s", k.val.kind)
 		return
 	}
 	quiet := func(off int) plan.Origin {
@@ -664,7 +700,10 @@ func decodeSet(d *document, k keyed, to *List[Var]) {
 		return o
 	}
 	*to = List[Var]{Set: true, Origin: quiet(k.off)}
-	for _, v := range k.val.keys {
+	for i, v := range k.val.keys {
+		if d.tooLong(i, v.off, "set") {
+			break
+		}
 		o := quiet(v.off)
 		shown, _, _ := strings.Cut(v.name, "=") // someone may have quoted NAME=value
 		o.Text = "set " + shown
@@ -680,7 +719,7 @@ func decodeSet(d *document, k keyed, to *List[Var]) {
 			msg = fmt.Sprintf("the value of %q contains a NUL byte", v.name)
 		}
 		if msg != "" {
-			d.probs = append(d.probs, problem{v.off, &plan.Error{Op: msg, Origin: o}})
+			d.failAs(o.Text, v.off, "", "%s", msg)
 			continue
 		}
 		to.Items = append(to.Items, Item[Var]{V: Var{v.name, v.val.text}, Origin: o})

@@ -40,6 +40,7 @@ type value struct {
 	kind tomlKind
 	text string // tomlString: the string; tomlBool, tomlInteger, tomlOther: as written
 	off  int    // byte offset of the value, or of its key where the parser gives no range
+	end  int    // byte offset behind it, brackets left out; 0 where the parser gives no range
 	// tomlTable
 	keys   []keyed
 	index  map[string]int // of keys, once there are many
@@ -93,40 +94,107 @@ type document struct {
 	name  string
 	text  string
 	lines []int // byte offset of the start of each line
+	runes []int // characters before each block of runeBlock bytes
 	probs []problem
-	// secret holds the byte ranges [from, to) of "set" tables: values of
-	// environment variables, which no message and no origin may quote.
-	secret [][2]int
+
+	// broken says that the text is not TOML: nobody knows what a line of it is,
+	// so that none is quoted.
+	broken bool
+	spans  []span // in file order
+
+	lastLine int    // of the last origin
+	lastText string // of that line
+}
+
+// runeBlock is how often characters are counted ahead, in bytes.
+const runeBlock = 1024
+
+// A span is one expression of the file, a key with its value or a header. No two
+// share a line.
+type span struct {
+	from, to int      // bytes
+	quote    bool     // may be quoted: a key that profiles have, and not the values of variables
+	key      string   // shown in its place; "" when profiles have no such key
+	odd      [][2]int // parts that may not be quoted, in file order
 }
 
 type problem struct {
-	off int
-	err error
+	off  int
+	text string // in place of the line; "" = the line, where it may be quoted
+	err  *plan.Error
+}
+
+// maxProblems is the number of problems of one file that are told.
+const maxProblems = 50
+
+// maxElements bounds one list of a file.
+const maxElements = 2000
+
+// setText makes a text the one that origins are places in.
+func (d *document) setText(text string) {
+	d.text, d.lines, d.lastLine = text, []int{0}, -1
+	d.runes = append(make([]int, 0, len(text)/runeBlock+1), 0)
+	n := 0
+	for i := range len(text) {
+		if i > 0 && i%runeBlock == 0 {
+			d.runes = append(d.runes, n)
+		}
+		if utf8.RuneStart(text[i]) {
+			n++
+		}
+		if text[i] == '\n' {
+			d.lines = append(d.lines, i+1)
+		}
+	}
+}
+
+// before gives the number of characters in front of a byte offset.
+func (d *document) before(off int) int {
+	block := min(off/runeBlock, len(d.runes)-1)
+	n := d.runes[block]
+	for i := block * runeBlock; i < off; i++ {
+		if utf8.RuneStart(d.text[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// spanAt gives the expression at a byte offset, nil when there is none.
+func (d *document) spanAt(off int) *span {
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > off }) - 1
+	if i < 0 || off >= d.spans[i].to {
+		return nil
+	}
+	return &d.spans[i]
 }
 
 // origin gives the place of a byte offset: line and column count from 1, the
-// column in characters.
+// column in characters. The text is that of the line, where it may be quoted.
 func (d *document) origin(off int) plan.Origin {
 	off = min(max(off, 0), len(d.text))
 	line := sort.Search(len(d.lines), func(i int) bool { return d.lines[i] > off }) - 1
 	start := d.lines[line]
-	rest := d.text[start:]
-	if i := strings.IndexByte(rest, '\n'); i >= 0 {
-		rest = rest[:i]
+	o := plan.Origin{File: d.name, Line: line + 1, Column: d.before(off) - d.before(start) + 1}
+	x := d.spanAt(off)
+	if d.broken || x == nil || x.key == "" {
+		return o
 	}
-	for _, r := range d.secret {
-		if r[0] < start+len(rest) && start < r[1] {
-			name, _, _ := strings.Cut(rest, "=")
-			rest = strings.TrimRight(name, " ") + " = ..."
-			break
-		}
+	end := len(d.text)
+	if line+1 < len(d.lines) {
+		end = d.lines[line+1]
 	}
-	return plan.Origin{
-		File:   d.name,
-		Line:   line + 1,
-		Column: utf8.RuneCountInString(d.text[start:off]) + 1,
-		Text:   shorten(strings.TrimSpace(rest)),
+	// The last part that starts before the line ends is the one that reaches furthest.
+	if i := sort.Search(len(x.odd), func(i int) bool { return x.odd[i][0] >= end }) - 1; !x.quote || i >= 0 && x.odd[i][1] > start {
+		o.Text = x.key + " = ..."
+		return o
 	}
+	if line != d.lastLine {
+		const most = 4096 // spaces in front of the text cost as well
+		d.lastLine, d.lastText = line, shorten(strings.TrimSpace(d.text[start:min(end, start+most)]))
+	}
+	o.Text = d.lastText
+	return o
 }
 
 // shorten keeps a line of source printable: at most 200 bytes, valid UTF-8.
@@ -143,48 +211,58 @@ func shorten(s string) string {
 }
 
 func (d *document) fail(off int, hint, format string, args ...any) {
-	d.probs = append(d.probs, problem{off, &plan.Error{
-		Op: fmt.Sprintf(format, args...), Origin: d.origin(off), Hint: hint,
-	}})
+	d.failAs("", off, hint, format, args...)
 }
 
-// hideValue cuts the quoted line of a problem behind its first "=".
-func (d *document) hideValue(i int) {
-	e := d.probs[i].err.(*plan.Error)
-	if name, _, ok := strings.Cut(e.Origin.Text, "="); ok {
-		e.Origin.Text = name + "= ..."
-	}
+// failAs is fail with a text in place of the line.
+func (d *document) failAs(text string, off int, hint, format string, args ...any) {
+	d.probs = append(d.probs, problem{off, text, &plan.Error{Op: fmt.Sprintf(format, args...), Hint: hint}})
 }
+
+// enough reports that more problems are known than will be told, so that hints
+// are not worth their time. Those of a key come in file order.
+func (d *document) enough() bool { return len(d.probs) > 10*maxProblems }
+
+// keyText shows a key without its value. What stands behind "=" in a quoted key
+// may be one as well.
+func keyText(name string) string { return shownKey(name) + " = ..." }
 
 // err joins the problems in file order.
 func (d *document) err() error {
 	slices.SortStableFunc(d.probs, func(a, b problem) int { return a.off - b.off })
-	errs := make([]error, len(d.probs))
+	var errs []error
 	for i, p := range d.probs {
-		errs[i] = p.err
+		if i == maxProblems {
+			errs = append(errs, &plan.Error{Op: fmt.Sprintf("and %d more problems of the profile", len(d.probs)-i), Origin: plan.Origin{File: d.name}})
+			break
+		}
+		p.err.Origin = d.origin(p.off)
+		if p.text != "" && !d.broken {
+			p.err.Origin.Text = p.text
+		}
+		errs = append(errs, p.err)
 	}
 	return errors.Join(errs...)
+}
+
+// breaks is fail for a text that is not TOML.
+func (d *document) breaks(off int, hint, format string, args ...any) {
+	d.broken = true
+	d.fail(off, hint, format, args...)
 }
 
 // readTOML parses data into a tree. Syntax errors and duplicate keys are put
 // into d.probs; the tree then holds what could be read. go-toml's AST parser
 // does not look for duplicates, so that is done here, by the rules of TOML 1.0.
 func readTOML(name string, data []byte) (*document, *value) {
-	d := &document{name: name, text: string(data), lines: []int{0}}
+	d := &document{name: name}
 	root := &value{kind: tomlTable}
 	if len(data) > MaxFileSize {
-		d.text = d.text[:0]
-		d.fail(0, "", "the profile is larger than %d bytes", MaxFileSize)
+		d.setText("")
+		d.breaks(0, "", "the profile is larger than %d bytes", MaxFileSize)
 		return d, root
 	}
-	for i := 0; ; {
-		j := strings.IndexByte(d.text[i:], '\n')
-		if j < 0 {
-			break
-		}
-		i += j + 1
-		d.lines = append(d.lines, i)
-	}
+	d.setText(string(data))
 	if !utf8.Valid(data) {
 		off := 0
 		for off < len(data) {
@@ -194,32 +272,40 @@ func readTOML(name string, data []byte) (*document, *value) {
 			}
 			off += n
 		}
-		d.fail(off, "save the file as UTF-8", "the profile is not valid UTF-8")
+		d.breaks(off, "save the file as UTF-8", "the profile is not valid UTF-8")
 		return d, root
 	}
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		d.fail(0, "save the file as UTF-8 without a byte order mark", "the profile starts with a byte order mark")
+		d.breaks(0, "save the file as UTF-8 without a byte order mark", "the profile starts with a byte order mark")
 		return d, root
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		d.fail(i, "", "the profile contains a NUL byte")
+		d.breaks(i, "", "the profile contains a NUL byte")
 		return d, root
 	}
 
 	var p unstable.Parser
 	p.Reset(data)
 	table := root
+	var at []string // names of the last header
 	for p.NextExpression() {
 		e := p.Expression()
-		if n := len(d.secret); n > 0 && d.secret[n-1][1] > len(data) && e.Kind != unstable.KeyValue {
-			d.secret[n-1][1] = int(e.Child().Raw.Offset) // the next header ends a [...set] table
-		}
 		switch e.Kind {
-		case unstable.Table:
-			table = d.header(root, e, false)
-		case unstable.ArrayTable:
-			table = d.header(root, e, true)
+		case unstable.Table, unstable.ArrayTable:
+			at = keyNames(nil, e)
+			from := int(e.Child().Raw.Offset)
+			to := from
+			for it := e.Key(); it.Next(); {
+				to = int(it.Node().Raw.Offset + it.Node().Raw.Length)
+			}
+			d.span(d.lineStart(from), to, at, true)
+			table = d.header(root, e, e.Kind == unstable.ArrayTable)
 		case unstable.KeyValue:
+			from := int(e.Raw.Offset)
+			d.span(from, from+int(e.Raw.Length), keyNames(at, e), false)
+			if x := &d.spans[len(d.spans)-1]; x.quote && tablesIn(e.Value(), 0) > maxTables(at, e) {
+				x.quote = false // there are names in it that profiles do not have
+			}
 			d.keyValue(&p, table, e, 0)
 		}
 	}
@@ -229,13 +315,88 @@ func readTOML(name string, data []byte) (*document, *value) {
 		if errors.As(err, &pe) && pe.Highlight != nil {
 			off = int(p.Range(pe.Highlight).Offset)
 		}
-		d.fail(off, "", "not valid TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
-		// The line may be half of an environment value, which no message shows.
-		if table == root.get("environment") || strings.Contains(d.origin(off).Text, "set") {
-			d.hideValue(len(d.probs) - 1)
-		}
+		d.breaks(off, "", "not valid TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
 	}
 	return d, root
+}
+
+func (d *document) lineStart(off int) int {
+	return d.lines[sort.Search(len(d.lines), func(i int) bool { return d.lines[i] > off })-1]
+}
+
+// keyNames gives the names of a key behind those of its table. A name that
+// could be taken for several becomes one that no key has.
+func keyNames(at []string, e *unstable.Node) []string {
+	out := slices.Clone(at)
+	for it := e.Key(); it.Next(); {
+		name := string(it.Node().Data)
+		if strings.Contains(name, ".") {
+			name = ""
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// tablesIn gives how deep tables are nested in a value.
+func tablesIn(n *unstable.Node, depth int) int {
+	if n == nil || depth > maxDepth {
+		return depth
+	}
+	deepest := 0
+	switch n.Kind {
+	case unstable.KeyValue:
+		return tablesIn(n.Value(), depth)
+	case unstable.Array, unstable.InlineTable:
+		for it := n.Children(); it.Next(); {
+			deepest = max(deepest, tablesIn(it.Node(), depth+1))
+		}
+		if n.Kind == unstable.InlineTable {
+			deepest++
+		}
+	}
+	return deepest
+}
+
+// maxTables gives how deep a key takes tables.
+func maxTables(at []string, e *unstable.Node) int {
+	if k, ok := LookupKey(strings.Join(keyNames(at, e), ".")); ok && len(k.Fields) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// span adds an expression with this key.
+func (d *document) span(from, to int, names []string, header bool) {
+	x := span{from: from, to: to}
+	if known, quote := quotable(names, header); known {
+		x.key, x.quote = names[len(names)-1], quote
+	}
+	d.spans = append(d.spans, x)
+}
+
+// quotable reports whether profiles have the key of an expression, and whether
+// it may be quoted: values of variables may not.
+func quotable(names []string, header bool) (known, quote bool) {
+	if len(names) == 0 || len(names) > 3 {
+		return false, false
+	}
+	full := strings.Join(names, ".")
+	if header && len(names) == 1 && slices.Contains(tables, full) {
+		return true, true
+	}
+	for i := range keyTable {
+		k := &keyTable[i]
+		switch rest, below := strings.CutPrefix(full, k.Name+"."); {
+		case full == k.Name:
+			return true, k.Type != TypeVars
+		case below && !header:
+			if slices.ContainsFunc(k.Fields, func(f Key) bool { return f.Name == rest }) {
+				return true, true
+			}
+		}
+	}
+	return false, false
 }
 
 // header finds or makes the table that a [header] or [[header]] names. A
@@ -248,9 +409,6 @@ func (d *document) header(root *value, e *unstable.Node, array bool) *value {
 		k := it.Node()
 		name, off := string(k.Data), int(k.Raw.Offset)
 		last := it.IsLast()
-		if last && name == "set" {
-			d.secret = append(d.secret, [2]int{off + len(name), len(d.text) + 1})
-		}
 		v := t.get(name)
 		if !last {
 			if v == nil {
@@ -300,9 +458,6 @@ func (d *document) keyValue(p *unstable.Parser, t *value, e *unstable.Node, dept
 	for it.Next() {
 		k := it.Node()
 		name, off := string(k.Data), int(k.Raw.Offset)
-		if name == "set" {
-			d.secret = append(d.secret, [2]int{int(e.Raw.Offset), int(e.Raw.Offset + e.Raw.Length)})
-		}
 		old := t.get(name)
 		if it.IsLast() {
 			if old != nil {
@@ -328,6 +483,7 @@ func (d *document) value(p *unstable.Parser, n *unstable.Node, keyOff, depth int
 	v := &value{off: keyOff}
 	if n.Raw.Length > 0 {
 		v.off = int(n.Raw.Offset)
+		v.end = v.off + int(n.Raw.Length)
 	}
 	if depth > maxDepth {
 		d.fail(v.off, "", "values are nested more than %d deep", maxDepth)
@@ -346,7 +502,8 @@ func (d *document) value(p *unstable.Parser, n *unstable.Node, keyOff, depth int
 		it := n.Children()
 		for it.Next() {
 			if it.Node().Kind != unstable.Comment {
-				v.items = append(v.items, d.value(p, it.Node(), keyOff, depth+1))
+				x := d.value(p, it.Node(), keyOff, depth+1)
+				v.items, v.end = append(v.items, x), max(v.end, x.end)
 			}
 		}
 	case unstable.InlineTable:
@@ -358,6 +515,9 @@ func (d *document) value(p *unstable.Parser, n *unstable.Node, keyOff, depth int
 			}
 		}
 		seal(v)
+		for _, k := range v.keys {
+			v.end = max(v.end, k.off+len(k.name), k.val.end)
+		}
 	default:
 		v.kind, v.text = tomlOther, string(n.Data)
 	}
