@@ -43,6 +43,7 @@ type Cmd struct {
 	copies  []chan error
 	result  Result
 	cleanup error
+	seeds   []error
 	begin   time.Time
 	done    chan struct{}
 }
@@ -133,6 +134,7 @@ func (c *Cmd) Start() (err error) {
 		if c.scratch, err = scratch.Prepare(c.Plan.Scratch); err != nil {
 			return err
 		}
+		c.seeds = c.scratch.SeedErrors()
 	}
 	if c.Plan.Enforce == plan.EnforceOff {
 		err = c.startPlain(&streams)
@@ -493,6 +495,14 @@ func (c *Cmd) CleanupError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cleanup
+}
+
+// SeedErrors tells, after Start, which files were not copied into the scratch
+// directory; the command runs without them.
+func (c *Cmd) SeedErrors() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seeds
 }
 
 // release frees everything that belongs to the run. A box that is still there (a

@@ -303,6 +303,10 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 		return o, err
 	}
 	signals.start(cmd)
+	for _, e := range cmd.SeedErrors() {
+		// The command runs without the file, so that a login in it fails.
+		printWarning(s.err, plan.Printable(e.Error()))
+	}
 	statusErr := status.send(event{Event: "started"})
 	err = cmd.Wait()
 	o.terminated, o.gaveUp = signals.stop()
