@@ -327,3 +327,19 @@ func TestCompareFilterFiles(t *testing.T) {
 		}
 	}
 }
+
+// A project layer that says a grant of the profile again puts it above a hide of
+// the same path: that uncovers it.
+func TestProjectRaisesGrant(t *testing.T) {
+	for _, hide := range []string{"/srv/x", "/srv/*"} {
+		m := parseTree(t, "f /srv/x")
+		const grant = "version = 1\n[filesystem]\ngrant = [{ path = \"/srv/x\", access = \"read\" }]\n"
+		putFile(m, "/etc/wall/gate.toml", grant)
+		putFile(m, "/home/u/.config/wall/gate.toml", "version = 1\n[filesystem]\nhide = [\""+hide+"\"]\n")
+		putFile(m, "/home/u/proj/.wall/gate.toml", grant)
+		_, err := Resolve(goldenHost{}.host(m), Options{Default: "gate", Command: []string{"true"}})
+		if err == nil || !strings.Contains(err.Error(), "may only tighten: filesystem.grant gains /srv/x") {
+			t.Errorf("%s: %v", hide, err)
+		}
+	}
+}

@@ -445,53 +445,52 @@ func rank(a plan.Access) int {
 	return slices.Index([]plan.Access{plan.AccessNone, plan.AccessRead, plan.AccessWrite}, a)
 }
 
-// reach is what grants and the workspace, the most specific of them, allow at p.
-func (c *comparer) reach(s *settings, grants map[string]grantAt, p string) plan.Access {
-	best, access := -1, plan.AccessNone
-	for at, g := range grants {
-		if within(p, at) && len(at) > best {
-			best, access = len(at), g.access
-		}
-	}
-	if w := c.path(source{}, "$workspace"); within(p, w) && len(w) > best {
-		access = plan.AccessRead
-		if s.Workspace.V == "read-write" {
-			access = plan.AccessWrite
-		}
-	}
-	return access
-}
-
-// grants compares what is granted. A grant can also take away: one for reading
-// inside a writable tree. So what is left at the path of a grant that is gone
-// decides, and a grant for writing, below which git's files are protected, may
-// not leave a path that stays writable.
+// grants compares what is granted, by what that does: a grant can also take
+// away, as one for reading inside a writable tree does, and it can uncover what
+// is hidden around it. So what stands at the path on both sides decides. A grant
+// for writing, below which git's files are protected, may not leave a path that
+// stays writable. One that is gone without effect is no change; one that comes
+// without effect has no known direction, because it may name a socket.
 func (c *comparer) grants(k *Key, a []Item[Grant], b *List[Grant]) {
 	ma, orderA := c.grantMap(a)
 	mb, orderB := c.grantMap(b.Items)
+	before, after := c.shown(c.a, ma), c.shown(c.b, mb)
 	for _, p := range orderB {
 		old, ok := ma[p]
 		now := mb[p]
 		switch {
 		case !ok:
 			kind := Wider
-			if !c.strict && rank(c.reach(c.a, ma, p)) > rank(now.access) {
-				kind = Narrower
+			if !c.strict { // else it does not matter, and an unreviewed file may have many
+				if was, is := rank(before.at(p)), rank(after.at(p)); is < was {
+					kind = Narrower
+				} else if is == was && is > 0 {
+					kind = Other
+				}
 			}
 			c.add(k, kind, p, "", tomlQuote(string(now.access)), now.origin)
 		case rank(now.access) > rank(old.access):
 			c.add(k, Wider, p, tomlQuote(string(old.access)), tomlQuote(string(now.access)), now.origin)
 		case rank(now.access) < rank(old.access):
 			c.add(k, Narrower, p, tomlQuote(string(old.access)), tomlQuote(string(now.access)), now.origin)
+		case now.layer != old.layer:
+			_, was := before.hidden(path.Clean(p))
+			if hidden, is := after.hidden(path.Clean(p)); hidden && is && !was { // it comes from a higher layer now
+				c.add(k, Wider, p, "", tomlQuote(string(now.access)), now.origin)
+			}
 		}
 	}
 	for _, p := range orderA {
 		if _, ok := mb[p]; ok {
 			continue
 		}
+		was, is := before.at(p), after.at(p)
 		kind := Narrower
-		if left := c.reach(c.b, mb, p); rank(left) > rank(ma[p].access) || left == plan.AccessWrite {
+		switch {
+		case rank(is) > rank(was) || is == plan.AccessWrite:
 			kind = Wider
+		case is == was && !c.strict:
+			continue
 		}
 		c.add(k, kind, p, tomlQuote(string(ma[p].access)), "", b.Origin)
 	}
