@@ -61,7 +61,9 @@ func (m stackMaker) text(n int) string {
 	for _, p := range propertyPaths {
 		paths = append(paths, fmt.Sprintf("%q", p))
 	}
-	list("hide", append([]string{`"@credentials"`, `"**/f"`, `"~/a/*"`}, paths...)...)
+	// Some of the names that are protected, most of them absent.
+	names := []string{`".git"`, `".git/hooks"`, `".git/commondir"`, `".git/info/attributes"`, `".git/h*"`, `".vscode"`, `".claude"`, `".wall"`, `".envrc"`, `"**/hooks"`}
+	list("hide", append(append([]string{`"@credentials"`, `"**/f"`, `"~/a/*"`}, paths...), m.some(names...)...)...)
 	list("protect", append([]string{`"@git"`, `"@persistence"`}, paths...)...)
 	list("seed", `{ path = "~/.ssh/id_ed25519" }`, `{ path = "~/a/f" }`)
 	b.WriteString("[network]\n")
@@ -161,6 +163,26 @@ func placeholderAt(p plan.Plan, at string) bool {
 	return slices.ContainsFunc(p.Scratch.Placeholders, func(h plan.Placeholder) bool { return within(at, h.Path) })
 }
 
+// kept reports the first path that is protected in a and that the command could
+// make, change or move away in b.
+func kept(a, b plan.Plan) error {
+	if a.Enforce == plan.EnforceOff {
+		return nil
+	}
+	mounted := func(at string) bool {
+		return slices.ContainsFunc(b.Mounts, func(m plan.Mount) bool { return m.Target == at })
+	}
+	for _, m := range a.Mounts {
+		switch {
+		case m.Op == plan.OpProtect && effective(b, m.Target) == plan.AccessWrite:
+			return fmt.Errorf("%s is no longer protected (%v)", m.Target, m.Origin)
+		case m.Op == plan.OpPin && effective(b, path.Dir(m.Target)) == plan.AccessWrite && !mounted(m.Target):
+			return fmt.Errorf("%s can be moved away (%v)", m.Target, m.Origin)
+		}
+	}
+	return nil
+}
+
 // putFile makes a file and the directories on the way to it.
 func putFile(m fstest.MapFS, p, text string) {
 	m[p[1:]] = ownedFile(p, 0o644, []byte(text))
@@ -178,6 +200,9 @@ func checkStack(t *testing.T, seed uint64) (accepted, refused bool) {
 	fsys, probes := propertyTree(t)
 	put := func(p, text string) { putFile(fsys, p, text) }
 	for _, p := range []string{".git/HEAD", ".git/config", ".git/objects/x", ".git/refs/x", ".vscode/tasks.json", ".envrc"} {
+		if seed%3 == 0 {
+			break // a directory without any of them
+		}
 		put("/home/u/proj/"+p, "")
 		probes = append(probes, "/home/u/proj/"+p)
 	}
@@ -210,6 +235,9 @@ func checkStack(t *testing.T, seed uint64) (accepted, refused bool) {
 			t.Fatalf("seed %d: %s", seed, plan.Explain(err))
 		}
 		return false, strings.Contains(err.Error(), "may only tighten")
+	}
+	if err := kept(without, with); err != nil {
+		t.Fatalf("seed %d: with the project layer %v\n%s\n--- project ---\n%s\n%v\n%s\n%s", seed, err, user, project, o.Flags, printed(t, without), printed(t, with))
 	}
 	// The file of the layer itself is protected and was not there before.
 	if err := subset(without, with, probes); err != nil {
