@@ -146,8 +146,8 @@ func subset(a, b plan.Plan, probes []string) error {
 		}
 	}
 	for _, v := range b.Env {
-		if strings.HasPrefix(v.Reason, "fixed") {
-			continue
+		if strings.HasPrefix(v.Reason, "fixed") || v.Reason == "set" && !strings.Contains(v.Origin.File, "/.wall/") {
+			continue // a value that the operator wrote, which the caller's own was laid over before
 		}
 		i := slices.IndexFunc(a.Env, func(x plan.EnvVar) bool { return x.Name == v.Name })
 		if (i < 0 || a.Env[i].Value != v.Value) && v.Reason != "base: default search path, the ambient one is denied" {
