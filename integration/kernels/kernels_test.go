@@ -359,6 +359,9 @@ func (m machine) signals(u user) step {
 		done`), out: "7\n7\n7\n7\n", err: strings.Repeat(m.notes(), 4)}
 }
 
+// hostNetwork is what every run with the host's network says.
+const hostNetwork = "wall: notice: the network is the host's: the command reaches all that this host reaches, and the services on its loopback (network = \"host\")\n"
+
 // reach tries an abstract socket and a port of the host.
 func (m machine) reach(u user) []step {
 	serve := func(wall string) string {
@@ -382,10 +385,10 @@ func (m machine) reach(u user) []step {
 		all = append(all, step{Step: u.sh("net host is refused", "wall run --net host -- touch ran"+thenTell), code: 125, out: "did not run\n", err: refused})
 		if u.id != 0 {
 			// What is said to be lost is lost, and nothing else.
-			all = append(all, step{Step: u.sh("net host, degraded", serve("--net host --if-unavailable degrade")), out: "ok\nok\nok\n", err: lost + m.notices()})
+			all = append(all, step{Step: u.sh("net host, degraded", serve("--net host --if-unavailable degrade")), out: "ok\nok\nok\n", err: lost + m.notices() + hostNetwork})
 		}
 	default:
-		all = append(all, step{Step: u.sh("net host", serve("--net host")), out: "ok\nEPERM\nok\n"})
+		all = append(all, step{Step: u.sh("net host", serve("--net host")), out: "ok\nEPERM\nok\n", err: hostNetwork})
 	}
 	return all
 }
