@@ -623,6 +623,9 @@ func (r *resolver) protects() {
 	for _, p := range r.policyDirs() {
 		// One that the command made would decide about the next run.
 		if !b.t.walk(p).exists() {
+			if l := r.t.walk(p); errors.Is(l.err, fs.ErrPermission) {
+				continue // out of the caller's reach, and so of the command's
+			}
 			b.protectPath(p, def, plan.TypeDir, "")
 		}
 	}

@@ -41,11 +41,23 @@ func (b *builder) protectPath(p string, o plan.Origin, absent plan.FileType, con
 		b.fail(&plan.Error{Op: "cannot protect " + quote(p), Origin: o, Err: l.err})
 	case l.missing != "" && l.missing != l.path:
 		b.add(request{path: l.missing, kind: reqProtect, typ: plan.TypeDir, absent: true, origin: o})
+	case l.missing != "" && b.emptyDir(path.Dir(l.path)):
+		// Perhaps the placeholder of another run, in which nothing may be made.
+		b.add(request{path: path.Dir(l.path), kind: reqProtect, typ: plan.TypeDir, origin: o})
 	case l.missing != "":
 		b.add(request{path: l.missing, kind: reqProtect, typ: absent, absent: true, text: content, origin: o})
 	default:
 		b.add(request{path: l.path, kind: reqProtect, typ: fileType(l.mode), origin: o})
 	}
+}
+
+// emptyDir reports whether d is an empty directory inside the workspace.
+func (b *builder) emptyDir(d string) bool {
+	if !below(d, b.workspace) || strings.Contains(d+"/", "/.git/") { // git fills its own
+		return false
+	}
+	es, err := b.t.readDir(d)
+	return err == nil && len(es) == 0
 }
 
 // gitProtect protects what lets git on the host run code or look elsewhere, in
