@@ -277,7 +277,7 @@ func init() {
 		"sem-get": func(a []string) (string, error) { return "", sys(unix.SYS_SEMGET, uintptr(number(a[0])), 1, 0) },
 		"mq-open": func(a []string) (string, error) { return "", mqOpen(a[0], unix.O_RDONLY) },
 		"shm-make": func(a []string) (string, error) {
-			return "", sys(unix.SYS_SHMGET, uintptr(number(a[0])), 4096, 0o1000|0o600)
+			return "", sys(unix.SYS_SHMGET, uintptr(number(a[0])), 4096, 0o1000|0o666)
 		},
 	}
 }
