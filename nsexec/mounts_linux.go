@@ -301,16 +301,27 @@ func (b *builder) attachTarget(m plan.Mount, tree int) error {
 	return attach(tree, at)
 }
 
+// openTarget opens what is at target inside, without following a link in the
+// last place, and tells what it is.
+func (b *builder) openTarget(target string) (int, unix.Stat_t, error) {
+	at, err := openAt(b.root, target, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, unix.Stat_t{}, err
+	}
+	st, err := fstat(at)
+	if err != nil {
+		unix.Close(at)
+		return -1, unix.Stat_t{}, err
+	}
+	return at, st, nil
+}
+
 func (b *builder) coverTarget(m plan.Mount) error {
-	at, err := openAt(b.root, m.Target, unix.O_PATH|unix.O_NOFOLLOW)
+	at, st, err := b.openTarget(m.Target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	st, err := fstat(at)
-	if err != nil {
-		return err
-	}
 	name := "f"
 	if m.Type == plan.TypeDir {
 		name = "d"
@@ -329,15 +340,11 @@ func (b *builder) coverTarget(m plan.Mount) error {
 // pin mounts the target on itself: a mount point cannot be renamed, replaced or
 // removed (EBUSY), whether it is a directory, a file or a symbolic link.
 func (b *builder) pin(m plan.Mount) error {
-	at, err := openAt(b.root, m.Target, unix.O_PATH|unix.O_NOFOLLOW)
+	at, st, err := b.openTarget(m.Target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	st, err := fstat(at)
-	if err != nil {
-		return err
-	}
 	is := plan.TypeFile
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:

@@ -406,15 +406,16 @@ func nearest(word string, candidates []string) string {
 		bestAt = 2
 	}
 	for _, c := range candidates {
-		if n := distance(fold(word), fold(c)); n < bestAt {
+		if n := EditDistance(fold(word), fold(c)); n < bestAt {
 			best, bestAt = c, n
 		}
 	}
 	return best
 }
 
-// distance is the Levenshtein distance with transpositions of neighbours.
-func distance(a, b string) int {
+// EditDistance counts the insertions, deletions, replacements and swaps of
+// neighbouring bytes that make b of a (optimal string alignment).
+func EditDistance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)
 	cur := make([]int, len(b)+1)

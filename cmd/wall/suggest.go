@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/wallsandbox/wall/profile"
+)
 
 // nearWord gives the candidate that word was probably meant to be, or "": the
 // closest one, else one that begins the word or that the word begins, as "network"
@@ -30,35 +34,11 @@ func closest(word string, candidates []string) string {
 		return ""
 	}
 	for _, c := range candidates {
-		if n := editDistance(strings.ToLower(word), c); n < bestAt {
+		if n := profile.EditDistance(strings.ToLower(word), c); n < bestAt {
 			best, bestAt = c, n
 		}
 	}
 	return best
-}
-
-// editDistance counts the insertions, deletions, replacements and swaps of
-// neighbouring bytes that make b of a (optimal string alignment).
-func editDistance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }
 
 // shellWords writes words so that a POSIX shell reads them back as they are.

@@ -3,6 +3,8 @@ package main
 import (
 	"os/exec"
 	"testing"
+
+	"github.com/wallsandbox/wall/profile"
 )
 
 func TestNearWord(t *testing.T) {
@@ -22,8 +24,8 @@ func TestEditDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"a", "", 1}, {"", "abc", 3}, {"net", "nett", 1}, {"ent", "net", 1}, {"kitten", "sitting", 3}, {"abc", "xyz", 3}} {
-		if got := editDistance(tt.a, tt.b); got != tt.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		if got := profile.EditDistance(tt.a, tt.b); got != tt.want {
+			t.Errorf("profile.EditDistance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
 		}
 	}
 }
