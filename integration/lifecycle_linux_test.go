@@ -45,7 +45,7 @@ func TestLifeLeftovers(t *testing.T) {
 			mark := nonce()
 			t.Cleanup(func() { killMarked(mark) })
 			cmd := b.cmd("/bin/sh", "-c", leftovers+"exit 7", "sh", probeBin, mark)
-			cmd.WaitDelay = 1500 * time.Millisecond
+			cmd.WaitDelay = 3 * time.Second
 			cmd.Stdout = new(strings.Builder) // a pipe, whose end Wait waits for
 			var errs strings.Builder
 			cmd.Stderr = &errs
@@ -101,7 +101,7 @@ func TestLifeKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
-		if !within(3*time.Second, func() bool { return len(withArg(mark)) == 0 && len(children()) == 0 }) {
+		if !within(30*time.Second, func() bool { return len(withArg(mark)) == 0 && len(children()) == 0 }) {
 			t.Fatalf("killed after %v: %d processes of the command and %q survive", wait, len(withArg(mark)), children())
 		}
 	}
@@ -159,7 +159,7 @@ func TestLifeInitKilled(t *testing.T) {
 	if code := shellStatus(cmd.ProcessState); code == 0 {
 		t.Error("exit status 0 although the box was killed")
 	}
-	if !within(2*time.Second, func() bool { return len(withArg(mark)) == 0 }) {
+	if !within(30*time.Second, func() bool { return len(withArg(mark)) == 0 }) {
 		t.Error("the command survived its pid 1")
 	}
 }

@@ -413,11 +413,20 @@ func TestPid1OutlivesSignals(t *testing.T) {
 }
 
 func TestContextKillsTheBox(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	p := testPlan(t, sh("trap '' TERM INT; (setsid sleep 1000) & sleep 1000")...)
+	p := testPlan(t, sh("trap '' TERM INT; (setsid sleep 1000) & echo ready; sleep 1000")...)
 	c := CommandContext(ctx, p)
-	err := c.Run()
+	r, w := io.Pipe()
+	c.Stdout = w
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(r, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	err := c.Wait()
 	if r := c.Result(); !r.Killed || r.Signal != syscall.SIGKILL || err == nil {
 		t.Errorf("result %+v, error %v", r, err)
 	}
@@ -425,8 +434,25 @@ func TestContextKillsTheBox(t *testing.T) {
 		t.Errorf("the scratch root still holds %v", left)
 	}
 	c = CommandContext(ctx, p)
-	if err := c.Start(); !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.Start(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Start with a context that is done: %v", err)
+	}
+}
+
+// A deadline that passes at whatever moment of the start leaves nothing behind.
+func TestContextEndsTheStart(t *testing.T) {
+	p := testPlan(t, sh("trap '' TERM INT; (setsid sleep 1000) & sleep 1000")...)
+	for d := time.Microsecond; d < 200*time.Millisecond; d *= 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		c := CommandContext(ctx, p)
+		err := c.Run()
+		cancel()
+		if r := c.Result(); err == nil || r.Started && !r.Killed || !r.Started && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v: result %+v, error %v", d, r, err)
+		}
+		if left, _ := os.ReadDir(p.Scratch.Root); len(left) != 0 {
+			t.Errorf("%v: the scratch root still holds %v", d, left)
+		}
 	}
 }
 
