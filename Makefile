@@ -5,6 +5,9 @@ PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 # The version is the newest one that the change log names.
 VERSION := $(shell sed -n 's/^\#\# \([0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
 INSTALL = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' sh scripts/install.sh
+# Tests send signals, which a caller may ignore (nohup); where env can, it gives them their default actions back.
+DEFAULTS := $(shell env --default-signal true 2>/dev/null && echo env --default-signal)
+GOTEST := $(DEFAULTS) $(GO) test
 STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck # its own module file: nothing of it is wall's
 
 export PATH := $(PATH):/usr/local/go/bin
@@ -36,21 +39,21 @@ demo: ## box a real command of this repository, and show what it could and could
 test: ## run every test; as root twice, as root and as the ordinary user wall-test
 	@sh scripts/setup.sh test
 	@$(MAKE) --no-print-directory build vet
-	@sh scripts/test.sh
+	@$(DEFAULTS) sh scripts/test.sh
 
 integration: ## run only the tests of the built binary on this kernel, like test
 	@sh scripts/setup.sh test
 	@$(MAKE) --no-print-directory build
-	@sh scripts/test.sh ./integration/...
+	@$(DEFAULTS) sh scripts/test.sh ./integration/...
 
 race: ## run the tests of the packages with the race detector
 	@sh scripts/setup.sh build
-	$(GO) test -race -timeout=15m $$($(GO) list ./... | grep -v /integration)
+	$(GOTEST) -race -timeout=15m $$($(GO) list ./... | grep -v /integration)
 
 kernels: ## run wall on other kernels, in qemu (amd64)
 	@sh scripts/setup.sh test
 	@$(MAKE) --no-print-directory build
-	WALL_BIN=$(CURDIR)/bin/wall $(GO) test -count=1 -v ./integration/kernels
+	WALL_BIN=$(CURDIR)/bin/wall $(GOTEST) -count=1 -v ./integration/kernels
 
 golden: ## compare the golden plans; rewrite them with: go test ./profile -run Golden -update
 	$(GO) test ./profile -run Golden
@@ -81,7 +84,7 @@ bench: ## compare the launch cost with bubblewrap's, A B A B
 
 cover: ## test coverage per function, without the tests of the built binary
 	@sh scripts/setup.sh build
-	$(GO) test -coverprofile=cover.out $$($(GO) list ./... | grep -v /integration)
+	$(GOTEST) -coverprofile=cover.out $$($(GO) list ./... | grep -v /integration)
 	$(GO) tool cover -func=cover.out
 
 install: ## install under PREFIX (/usr/local as root, else ~/.local)
