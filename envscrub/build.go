@@ -289,12 +289,12 @@ func (b *builder) admit(name, value string) decision {
 	if isCallerState(name) {
 		return drop("describes the caller's shell")
 	}
-	exact, star := b.allowed(name)
+	exact, star, open := b.allowed(name)
 	if b.p.Mode == ModeDenySecrets {
 		return b.admitUnlessSecret(name, value, exact)
 	}
 	inTable := b.p.Base.inTable(name)
-	if inTable && strings.HasPrefix(name, "LC_") && exact < 0 && !b.p.GlobSecrets {
+	if inTable && strings.HasPrefix(name, "LC_") && exact < 0 && open < 0 {
 		// LC_* is a pattern too, and ssh's AcceptEnv makes it a popular place
 		// to carry other things in.
 		if g, _ := guardOf(name, value); g != guardNone {
@@ -310,12 +310,15 @@ func (b *builder) admit(name, value string) decision {
 	if star < 0 {
 		return drop(b.absent)
 	}
-	r := b.p.Allow[star]
-	if g, _ := guardOf(name, value); g != guardNone && !b.p.GlobSecrets {
-		d := drop("strict: " + g.text() + " and is not allowed by name")
-		d.star = star
-		return d
+	if g, _ := guardOf(name, value); g != guardNone {
+		if open < 0 {
+			d := drop("strict: " + g.text() + " and is not allowed by name")
+			d.star = star
+			return d
+		}
+		star = open
 	}
+	r := b.p.Allow[star]
 	return decision{reason: "allow: " + r.Pattern.text, origin: orDefault(ruleOrigin(r)), star: -1}
 }
 
@@ -360,22 +363,28 @@ func (b *builder) warn(name, value string, o plan.Origin) {
 	}
 }
 
-// allowed gives the first exact and the first starred rule of Allow that match,
-// -1 for none.
-func (b *builder) allowed(name string) (exact, star int) {
-	exact, star = -1, -1
+// allowed gives the first rules of Allow that match, -1 for none: an exact one,
+// one with a star, and one with a star that admits guarded names.
+func (b *builder) allowed(name string) (exact, star, open int) {
+	exact, star, open = -1, -1, -1
 	for i, r := range b.p.Allow {
 		if !r.Pattern.Match(name, false) {
 			continue
 		}
-		if r.Pattern.Exact() {
-			return i, star
+		switch {
+		case r.Pattern.Exact():
+			if exact < 0 {
+				exact = i
+			}
+			continue
+		case open < 0 && r.Guarded:
+			open = i
 		}
 		if star < 0 {
 			star = i
 		}
 	}
-	return exact, star
+	return exact, star, open
 }
 
 func denied(rules []Rule, name string) *Rule {

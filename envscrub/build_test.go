@@ -27,7 +27,7 @@ func rules(t testing.TB, patterns ...string) []Rule {
 	t.Helper()
 	var list []Rule
 	for _, s := range patterns {
-		list = append(list, Rule{pattern(t, s), plan.Origin{Text: "rule " + s}})
+		list = append(list, Rule{Pattern: pattern(t, s), Origin: plan.Origin{Text: "rule " + s}})
 	}
 	return list
 }
@@ -417,7 +417,11 @@ func TestGuardedNames(t *testing.T) {
 		{ModeDenySecrets, false, []string{"CI_TOKENS", "HTTP_PROXY", "K", "LD_PRELOAD", "DISPLAY"}, "CI_TOKENS CI_X DISPLAY HTTP_PROXY K LD_PRELOAD"},
 	}
 	for _, tt := range tests {
-		r := build(t, in, Policy{Base: BaseSession, Mode: tt.mode, GlobSecrets: tt.glob, Allow: rules(t, tt.allow...)})
+		allow := rules(t, tt.allow...)
+		for i := range allow {
+			allow[i].Guarded = tt.glob
+		}
+		r := build(t, in, Policy{Base: BaseSession, Mode: tt.mode, Allow: allow})
 		want := strings.TrimSpace("PATH " + tt.want)
 		got := strings.Fields(envNames(r))
 		slices.Sort(got)
@@ -541,8 +545,8 @@ func TestOriginsHideValues(t *testing.T) {
 	in := Input{Ambient: []string{"P=" + sentinel, "Q=" + sentinel, "R=" + sentinel, "TERM=" + sentinel}}
 	p := Policy{
 		Base: BaseSession, BaseOrigin: file(line), Mode: ModeStrict, ModeOrigin: file(line),
-		Allow: []Rule{{pattern(t, "Q"), file(line)}},
-		Deny:  []Rule{{pattern(t, "Z"), file(line)}},
+		Allow: []Rule{{Pattern: pattern(t, "Q"), Origin: file(line)}},
+		Deny:  []Rule{{Pattern: pattern(t, "Z"), Origin: file(line)}},
 		Pass:  []Name{{"P", file(line)}, {"PATH", file(line)}, {"UNSET", file(line)}},
 		Auth:  Name{"R", file(line)},
 		Set:   []Assign{{"A", sentinel, file(line)}, {"LD_PRELOAD", sentinel, file(line)}},

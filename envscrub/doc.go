@@ -43,7 +43,7 @@
 //     drops them. An exact name in Allow admits them, except that under
 //     deny-secrets nothing in Allow admits a name of SecretShapes. A pattern
 //     with a star (the LC_* of the shell table is one) does not admit a guarded
-//     name, unless Policy.GlobSecrets says so. An exact name in Pass or Auth admits any of them.
+//     name, unless the rule is Guarded. An exact name in Pass or Auth admits any of them.
 //
 // # Names that wall decides
 //

@@ -58,8 +58,9 @@ func checkPolicy(t *testing.T, in Input, p Policy) {
 	for _, n := range append(slices.Clone(p.Pass), p.Auth) {
 		asked[strings.TrimSpace(n.Name)] = true
 	}
-	exact := map[string]bool{}
+	exact, guarded := map[string]bool{}, false
 	for _, a := range p.Allow {
+		guarded = guarded || a.Guarded
 		if a.Pattern.Exact() {
 			exact[a.Pattern.String()] = true
 		}
@@ -89,7 +90,7 @@ func checkPolicy(t *testing.T, in Input, p Policy) {
 		if p.Mode == ModeDenySecrets && naiveShape.MatchString(v.Name) {
 			t.Fatalf("%q is a secret and crosses under deny-secrets", v.Name)
 		}
-		if exact[v.Name] || p.Mode == ModeStrict && (p.GlobSecrets || p.Base.inTable(v.Name) && !strings.HasPrefix(v.Name, "LC_")) {
+		if exact[v.Name] || p.Mode == ModeStrict && (guarded || p.Base.inTable(v.Name) && !strings.HasPrefix(v.Name, "LC_")) {
 			continue
 		}
 		if naiveShape.MatchString(v.Name) || naiveGap.MatchString(v.Name) || naiveLoader.MatchString(v.Name) || naiveURL.MatchString(v.Value) {
@@ -135,10 +136,10 @@ func FuzzBuild(f *testing.F) {
 		for e := range strings.SplitSeq(environ, "\n") {
 			in.Ambient = append(in.Ambient, e+sentinelIfValue(e))
 		}
-		p := Policy{Mode: fuzzModes[int(mode)%len(fuzzModes)], Base: fuzzBases[int(base)%len(fuzzBases)], GlobSecrets: glob}
+		p := Policy{Mode: fuzzModes[int(mode)%len(fuzzModes)], Base: fuzzBases[int(base)%len(fuzzBases)]}
 		list, _ := ParseList(allow)
 		for _, q := range list {
-			p.Allow = append(p.Allow, Rule{Pattern: q})
+			p.Allow = append(p.Allow, Rule{Pattern: q, Guarded: glob})
 		}
 		list, _ = ParseList(deny)
 		for _, q := range list {
@@ -195,13 +196,13 @@ func TestRandomPolicies(t *testing.T) {
 	for range 1000 {
 		in := Input{Home: "/home/u", TmpDir: "/tmp", AccountHome: "/home/u", FS: fuzzTree}
 		some(60, func() { in.Ambient = append(in.Ambient, word()+"="+values[rnd.IntN(len(values))]+" "+sentinel) })
-		p := Policy{Mode: fuzzModes[rnd.IntN(3)], Base: fuzzBases[rnd.IntN(6)], GlobSecrets: rnd.IntN(4) == 0, KeepFDs: rnd.IntN(4) == 0}
+		p := Policy{Mode: fuzzModes[rnd.IntN(3)], Base: fuzzBases[rnd.IntN(6)], KeepFDs: rnd.IntN(4) == 0}
 		rule := func() Rule {
 			s := word()
 			if rnd.IntN(2) == 0 {
 				s = globs[rnd.IntN(len(globs))]
 			}
-			return Rule{Pattern: pattern(t, s)}
+			return Rule{Pattern: pattern(t, s), Guarded: rnd.IntN(8) == 0}
 		}
 		some(4, func() { p.Allow = append(p.Allow, rule()) })
 		some(3, func() { p.Deny = append(p.Deny, rule()) })

@@ -2,7 +2,6 @@ package envscrub
 
 import (
 	"io/fs"
-	"strings"
 
 	"github.com/wallsandbox/wall/plan"
 )
@@ -28,26 +27,6 @@ func ParseMode(s string) (Mode, error) {
 		Hint: "use off, deny-secrets or strict",
 		Err:  errMode,
 	}
-}
-
-// ModeSetting reads a mode from a setting, for example the variable
-// SANDBOX_SHELL_SCRUB, and never fails: white space round it is ignored, an
-// empty one is the default without a word, and one that is no mode is the
-// default with one notice that names the setting. The notices are never nil.
-func ModeSetting(setting, value string, def Mode) (Mode, []plan.Notice) {
-	value = strings.TrimSpace(value)
-	if value == "" {
-		return def, []plan.Notice{}
-	}
-	m, err := ParseMode(value)
-	if err != nil {
-		return def, []plan.Notice{{
-			Text:   "ignoring " + setting + ", which is not a scrub mode; using " + string(def),
-			Hint:   "use off, deny-secrets or strict",
-			Origin: plan.Origin{Text: setting},
-		}}
-	}
-	return m, []plan.Notice{}
 }
 
 // Base names a table of ambient names that strict lets cross, and what is
@@ -124,6 +103,9 @@ type Input struct {
 type Rule struct {
 	Pattern Pattern
 	Origin  plan.Origin
+	// Guarded lets a pattern of Allow with a star admit guarded names under
+	// strict, as the variable SANDBOX_ENV_ALLOW of the reference does.
+	Guarded bool
 }
 
 // A Name asks for one ambient variable.
@@ -149,9 +131,6 @@ type Policy struct {
 
 	Allow []Rule
 	Deny  []Rule
-	// GlobSecrets lets patterns with a star in Allow admit guarded names under
-	// strict, as the variable SANDBOX_ENV_ALLOW of the reference did.
-	GlobSecrets bool
 	// ControlPrefixes are prefixes of the control plane's variables besides "WALL_".
 	ControlPrefixes []string
 

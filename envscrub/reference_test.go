@@ -331,29 +331,6 @@ func TestContenoxFilterShape(t *testing.T) {
 	}
 }
 
-// A bad mode value is the default with one warning, an empty one without.
-func TestContenoxModeSetting(t *testing.T) {
-	for _, tt := range []struct {
-		value string
-		want  Mode
-		warn  bool
-	}{
-		{"strict", ModeStrict, false}, {" off\n", ModeOff, false}, {"", ModeDenySecrets, false}, {"  ", ModeDenySecrets, false},
-		{"Strict", ModeDenySecrets, true}, {"none" + sentinel, ModeDenySecrets, true},
-	} {
-		m, notices := ModeSetting("SANDBOX_SHELL_SCRUB", tt.value, ModeDenySecrets)
-		if m != tt.want || notices == nil || (len(notices) == 1) != tt.warn {
-			t.Errorf("%q: %s %v", tt.value, m, notices)
-		}
-		if tt.warn {
-			text := texts(Result{Notices: notices}, nil)
-			if !strings.Contains(text, "SANDBOX_SHELL_SCRUB") || !strings.Contains(text, "using deny-secrets") || strings.Contains(text, sentinel) {
-				t.Errorf("%q: %s", tt.value, text)
-			}
-		}
-	}
-}
-
 // Extra lists do not alter the defaults of a later call.
 func TestContenoxDefaultsUnaltered(t *testing.T) {
 	p := Policy{Base: BaseShell, Mode: ModeStrict}
@@ -372,7 +349,7 @@ func TestReasonsAndOrigins(t *testing.T) {
 		AccountHome: "/home/u", FS: fstest.MapFS{"home/u/.rustup/x": {}}}
 	flag := func(s string) plan.Origin { return plan.Origin{Text: s} }
 	r := build(t, in, Policy{Base: BaseSession, Mode: ModeStrict, BaseOrigin: flag("built-in"),
-		Allow: []Rule{{pattern(t, "LC_*"), flag("--allow-env LC_*")}, {pattern(t, "GOFLAGS"), plan.Origin{File: "a.toml", Line: 2, Text: "allow = [...]"}}},
+		Allow: []Rule{{Pattern: pattern(t, "LC_*"), Origin: flag("--allow-env LC_*")}, {Pattern: pattern(t, "GOFLAGS"), Origin: plan.Origin{File: "a.toml", Line: 2, Text: "allow = [...]"}}},
 		Pass:  names("P"), Auth: Name{"K_KEY", flag("auth")}, Set: assigns("S=1"), Inject: assigns("I=1"), Fixed: assigns("PWD=/w"), Flags: assigns("F=1")})
 	var got []string
 	for _, v := range r.Env {
