@@ -144,6 +144,8 @@ type goldenHost struct {
 	LandlockABI *int
 	SeccompErr  string
 	Namespaces  string
+	Injected    map[string][]string // "NAME=value" by the file of the store
+	InjectedErr string              // what reading any store gives
 }
 
 func (g goldenHost) host(fsys fs.FS) Host {
@@ -178,6 +180,14 @@ func (g goldenHost) host(fsys fs.FS) Host {
 	}
 	if g.LandlockABI != nil {
 		h.LandlockABI = *g.LandlockABI
+	}
+	h.Injected = func(file string) ([]InjectedVar, error) {
+		var out []InjectedVar
+		for _, v := range g.Injected[file] {
+			name, value, _ := strings.Cut(v, "=")
+			out = append(out, InjectedVar{name, value})
+		}
+		return out, errOf(g.InjectedErr)
 	}
 	return h
 }

@@ -36,6 +36,19 @@ type Host struct {
 	SeccompErr  error        // nil when a filter can be installed
 	Namespaces  error        // nil when user namespaces can be made, or when nobody tried
 	Stdio       []plan.Stdio // descriptors 0-2, in order
+
+	// Injected reads the stored variables from the file that Resolve names, an
+	// absolute path: see [InjectedFile]. A file that does not exist holds none.
+	// It is called only where environment.inject is true, so that a store that
+	// cannot be read stops no other run. nil: nothing is stored.
+	Injected func(file string) ([]InjectedVar, error)
+}
+
+// An InjectedVar is one stored variable, which environment.inject lays over the
+// environment of the command.
+type InjectedVar struct {
+	Name  string
+	Value string
 }
 
 // A Flag is one command line flag that corresponds to a profile key, in

@@ -102,7 +102,6 @@ var tables = []string{"filesystem", "network", "environment", "process", "limits
 const (
 	needsNetwork = "filtering the network by host name"
 	needsPorts   = "passing single ports between the host and the box"
-	needsInject  = "an overlay of stored variables"
 	needsCaches  = "a private cache of a tool"
 	needsPTY     = "a private terminal"
 	needsTime    = "a time limit"
@@ -186,8 +185,8 @@ var keyTable = []Key{
 		Doc: "Variables of the caller that cross although they look like a secret.", Since: "0.1.0", field: func(f *File) any { return &f.EnvPass }},
 	{Name: "environment.auth", Type: TypeName,
 		Doc: "The one variable with a credential that the command needs.", Since: "0.1.0", field: func(f *File) any { return &f.EnvAuth }},
-	{Name: "environment.inject", Type: TypeBool, Default: "false", Tighten: FalseTighter, Needs: needsInject,
-		Doc: "Lay the stored variables over the environment.", Since: "0.1.0", field: func(f *File) any { return &f.Inject }},
+	{Name: "environment.inject", Type: TypeBool, Default: "false", Tighten: FalseTighter,
+		Doc: "Lay the variables that \"wall env set\" stored over the environment.", Since: "0.1.0", field: func(f *File) any { return &f.Inject }},
 	{Name: "environment.caches", Type: TypeEnums, Values: []string{"cargo", "go", "gradle", "maven", "npm", "pip", "uv"}, Default: "[]", Tighten: FewerTighter, Needs: needsCaches,
 		Doc: "Tools that get a private, warm, writable copy of their cache.", Since: "0.1.0", field: func(f *File) any { return &f.Caches }},
 

@@ -54,9 +54,6 @@ func (s *settings) unavailableAnyway() error {
 			errs = append(errs, unavailableError(key, needs, "remove the line", v.Origin))
 		}
 	}
-	if v := s.Inject; v.Set && v.V {
-		errs = append(errs, unavailableError("environment.inject", needsInject, "remove the line; --env NAME=VALUE sets a variable", v.Origin))
-	}
 	limit("limits.time", needsTime, s.Time)
 	if v := s.Grace; v.Set {
 		errs = append(errs, unavailableError("limits.grace", needsTime, "remove the line", v.Origin))

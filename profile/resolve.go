@@ -57,6 +57,7 @@ type resolver struct {
 	h  Host
 	o  Options
 	t  *tree
+	st *Stack
 	s  settings
 	b  *builder
 	at places
@@ -87,7 +88,7 @@ func (r *resolver) resolve() (plan.Plan, error) {
 	if err := st.Err(); err != nil {
 		return plan.Plan{}, err
 	}
-	r.s, r.at, r.pwd, r.layers = st.s, st.at, st.pwd, st.layers
+	r.st, r.s, r.at, r.pwd, r.layers = st, st.s, st.at, st.pwd, st.layers
 	for _, l := range st.layers {
 		if l.Path != "" {
 			r.profiles = append(r.profiles, l.Path)
@@ -442,6 +443,11 @@ func (r *resolver) environment() error {
 		pol.Auth = envscrub.Name{Name: r.s.EnvAuth.V, Origin: r.s.EnvAuth.Origin}
 	}
 	pol.Set, pol.Flags = assigns(r.s.EnvSet.Items), assigns(r.s.envFlags)
+	injected, err := r.injected()
+	if err != nil {
+		return err
+	}
+	pol.Inject = injected
 	o := def
 	if r.s.cwdDir.Set {
 		o = r.s.cwdDir.Origin
