@@ -69,6 +69,9 @@ var imports = map[string]map[string]string{
 	"envscrub": {
 		"plan": "the result is plan.EnvVar and plan.EnvDrop",
 	},
+	"envscrub/source": {
+		"plan": "which values to fetch, and its errors",
+	},
 	"landlock": {
 		"plan": "rules come from plan entries",
 		"github.com/landlock-lsm/go-landlock/landlock":         "applies a ruleset",

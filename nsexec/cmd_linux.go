@@ -80,7 +80,8 @@ func (e *ExitError) Error() string {
 	return "exit status " + strconv.Itoa(e.ExitCode)
 }
 
-// Command gives a Cmd for p. The plan must be valid.
+// Command gives a Cmd for p. The plan must be valid, and the value of every
+// variable in it: Start refuses one with sources that are still to be fetched.
 func Command(p plan.Plan) *Cmd { return CommandContext(context.Background(), p) }
 
 // CommandContext is like Command; when ctx is done, the box is killed.
@@ -126,6 +127,9 @@ func (c *Cmd) Start() (err error) {
 	if err := checkKept(&c.Plan); err != nil {
 		return err
 	}
+	if err := refuseUnfilled(c.Plan); err != nil {
+		return err
+	}
 	c.Plan.Stdio = streams.described
 	if err := c.Plan.Validate(); err != nil {
 		return &plan.Error{Op: "wall bug: the plan is not valid", Err: err, Hint: "please report this"}
@@ -155,6 +159,15 @@ func (c *Cmd) Start() (err error) {
 			case <-c.done:
 			}
 		}()
+	}
+	return nil
+}
+
+// refuseUnfilled refuses a plan in which the values of variables are still to be
+// fetched: the command would start with a wrong environment.
+func refuseUnfilled(p plan.Plan) error {
+	if names := p.Unfilled(); len(names) > 0 {
+		return &plan.Error{Op: "wall bug: the plan lacks the values of variables", Err: errors.New(strings.Join(names, ", ")), Hint: "please report this"}
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func (s *stage2) readOrder() error {
 	if err := s.p.Validate(); err != nil {
 		return &plan.Error{Op: "wall bug: the plan is not valid", Err: err, Hint: "please report this"}
 	}
-	return nil
+	return refuseUnfilled(s.p) // stage 1 did, and the command must not start without them
 }
 
 func (s *stage2) loopback() error {

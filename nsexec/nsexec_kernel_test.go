@@ -772,6 +772,40 @@ func TestLostMountEndsTheBox(t *testing.T) {
 }
 
 // A hidden file that the host replaces stays hidden by Landlock; the box goes on.
+// A value that is still to be fetched keeps the command from running, whether
+// there are walls or not, and also when only stage 2 notices.
+func TestUnfilledSourcesAreRefused(t *testing.T) {
+	unfilled := plan.EnvVar{Name: "DB", Reason: "set", Source: plan.ValueSource{Kind: plan.SourceEnv, Name: "HOME"}}
+	boxed := testPlan(t, sh("touch ran")...)
+	off := boxed
+	off.Enforce, off.Spaces, off.Mounts = plan.EnforceOff, nil, nil
+	for _, p := range []plan.Plan{boxed, off} {
+		p.Env = append([]plan.EnvVar{unfilled}, p.Env...)
+		_, err := run(t, p)
+		if err == nil || !strings.Contains(err.Error(), "lacks the values of variables: DB") || plan.ExitStatus(err) != plan.ExitFailed {
+			t.Errorf("enforce %s: %v", p.Enforce, err)
+		}
+		if _, err := os.Lstat(p.Command.Dir + "/ran"); err == nil {
+			t.Errorf("enforce %s: the command ran", p.Enforce)
+		}
+	}
+	c := Command(boxed)
+	c.Plan.Env = append([]plan.EnvVar{unfilled}, c.Plan.Env...)
+	c.started = true
+	var s stdio
+	if err := s.open(c); err != nil {
+		t.Fatal(err)
+	}
+	c.Plan.Stdio = s.described
+	err := c.startBox(&s)
+	s.closeChild()
+	defer c.release()
+	checkStepError(t, err, "order")
+	if !strings.Contains(err.Error(), "lacks the values of variables: DB") {
+		t.Errorf("stage 2: %v", err)
+	}
+}
+
 func TestLostCoverIsSpared(t *testing.T) {
 	p := testPlan(t, sh("read x; cat $HIDDEN && exit 1; exit 7")...)
 	dir := scratchRoot(t)

@@ -201,6 +201,18 @@ func (s Scratch) Path() string {
 	return s.Root + "/wall-" + s.ID
 }
 
+// Unfilled gives the names of the variables whose value has not been fetched, in
+// order. A plan that has any cannot be carried out.
+func (p Plan) Unfilled() []string {
+	var names []string
+	for _, v := range p.Env {
+		if !v.Source.IsZero() {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
 // A ScratchDir is one sub-directory of the scratch directory.
 type ScratchDir struct {
 	Name string // one path element
@@ -341,9 +353,10 @@ type Check struct {
 // people redacts Value.
 type EnvVar struct {
 	Name   string
-	Value  string
+	Value  string // empty while Source says where it is to be fetched
 	Reason string // the rule that admits it, for example "base: always", "set", "flag --env"
 	Origin Origin
+	Source ValueSource // cleared when the value has been fetched
 }
 
 // An EnvDrop is an ambient variable that does not cross. It has no value.

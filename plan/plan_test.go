@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,11 +45,16 @@ func sample() Plan {
 			Rules: []PathRule{{Path: "/", Access: AccessRead, Except: []string{"/home/u/.ssh"}, Optional: true, Origin: o}},
 			Ports: []PortRule{{PortConnectTCP, 443, o}},
 		},
-		Seccomp:  Seccomp{Profile: "custom.json", Program: make([]byte, 16), Origin: o},
-		Stdio:    []Stdio{{0, StdioNull, true, true}, {1, StdioPipe, false, true}, {2, StdioFile, false, true}},
-		KeepFDs:  []int{3, 7},
-		Checks:   []Check{{CheckUnreadable, "/home/u/.ssh", o}, {CheckNoCaps, "", o}},
-		Env:      []EnvVar{{"A", sentinel + "\xfe", "set", o}, {"PATH", sentinel, "base: always", o}},
+		Seccomp: Seccomp{Profile: "custom.json", Program: make([]byte, 16), Origin: o},
+		Stdio:   []Stdio{{0, StdioNull, true, true}, {1, StdioPipe, false, true}, {2, StdioFile, false, true}},
+		KeepFDs: []int{3, 7},
+		Checks:  []Check{{CheckUnreadable, "/home/u/.ssh", o}, {CheckNoCaps, "", o}},
+		Env: []EnvVar{
+			{"A", sentinel + "\xfe", "set", o, ValueSource{}},
+			{"DB", "", "set", o, ValueSource{Kind: SourceCommand, Argv: []string{"pass", "show", "a b"}}},
+			{"KEY", "", "set", o, ValueSource{Kind: SourceFile, Name: "/srv/key\xff"}},
+			{"PATH", sentinel, "base: always", o, ValueSource{}},
+		},
 		Dropped:  []EnvDrop{{"GH_TOKEN", "deny *_TOKEN"}},
 		Degraded: []Degraded{{WallLandlock, "a mount mistake is not caught", "Landlock is missing", o}},
 		Notices:  []Notice{{"the workspace is a worktree", "use --rw", o}},
@@ -191,6 +197,23 @@ func TestValidateRefuses(t *testing.T) {
 		{"self-test path", func(p *Plan) { p.Checks[0].Path = "" }, "self-test path"},
 		{"variable name", func(p *Plan) { p.Env[0].Name = "A=B" }, "variable name"},
 		{"variable value", func(p *Plan) { p.Env[0].Value = sentinel + "\x00" }, `"A" holds a NUL`},
+		{"value and source", func(p *Plan) { p.Env[1].Value = sentinel }, `"DB" has both a value and a source`},
+		{"source kind", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: "vault", Name: "x"} }, `kind "vault"`},
+		{"source without kind", func(p *Plan) { p.Env[1].Source = ValueSource{Name: "x"} }, "no kind"},
+		{"relative source file", func(p *Plan) { p.Env[2].Source.Name = "key" }, "not an absolute clean path"},
+		{"unclean source file", func(p *Plan) { p.Env[2].Source.Name = "/srv/../key" }, "not an absolute clean path"},
+		{"NUL in source file", func(p *Plan) { p.Env[2].Source.Name = "/srv\x00" }, "NUL"},
+		{"file with arguments", func(p *Plan) { p.Env[2].Source.Argv = []string{"x"} }, "argument vector"},
+		{"source variable", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: SourceEnv, Name: "A=B"} }, "variable name"},
+		{"no source variable", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: SourceEnv} }, "variable name"},
+		{"no source command", func(p *Plan) { p.Env[1].Source.Argv = nil }, "command is empty"},
+		{"source command with a name", func(p *Plan) { p.Env[1].Source.Name = "x" }, "has a name"},
+		{"relative source command", func(p *Plan) { p.Env[1].Source.Argv = []string{"./pass"} }, "neither an absolute clean path"},
+		{"NUL in source command", func(p *Plan) { p.Env[1].Source.Argv = []string{"pass", "\x00"} }, "NUL"},
+		{"no key", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: SourceKeyring} }, "description of the key"},
+		{"no attributes", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: SourceSecretService} }, "no attributes"},
+		{"attributes unsorted", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: SourceSecretService, Name: "b=1&a=2"} }, "canonical"},
+		{"attribute without a name", func(p *Plan) { p.Env[1].Source = ValueSource{Kind: SourceSecretService, Name: "=1"} }, "no name"},
 		{"variables unsorted", func(p *Plan) { p.Env[0].Name = "Z" }, "not sorted"},
 		{"variables twice", func(p *Plan) { p.Env[0].Name = "PATH" }, "not sorted and unique"},
 	}
@@ -284,6 +307,58 @@ func TestFormsForPeopleRedact(t *testing.T) {
 	}
 	if !bytes.Contains(j, []byte(`"keepFDs"`)) || bytes.Contains(j, []byte(": null")) {
 		t.Errorf("JSON names or nulls: %s", j)
+	}
+}
+
+func TestPrintShowsSources(t *testing.T) {
+	p := sample()
+	p.Env[1].Source.Argv = append(p.Env[1].Source.Argv, "a\nb")
+	s := text(t, p)
+	for _, want := range []string{
+		`  A=<redacted> (set)`,
+		`  DB=<redacted> from command pass show "a b" "a\nb" (set)`,
+		`  KEY=<redacted> from file "/srv/key\xff" (set)`,
+	} {
+		if !strings.Contains(s, want) {
+			t.Errorf("the text does not hold %q:\n%s", want, s)
+		}
+	}
+	j, err := p.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"kind": "command"`, `"pass",`, `"kind": "file"`, `"name": "/srv/key\\xff"`} {
+		if !bytes.Contains(j, []byte(want)) {
+			t.Errorf("the JSON does not hold %s:\n%s", want, j)
+		}
+	}
+}
+
+func TestUnfilled(t *testing.T) {
+	p := sample()
+	if got, want := p.Unfilled(), []string{"DB", "KEY"}; !slices.Equal(got, want) {
+		t.Errorf("Unfilled() = %q, want %q", got, want)
+	}
+	p.Env = p.Env[:1]
+	if got := p.Unfilled(); len(got) > 0 {
+		t.Errorf("Unfilled() = %q without sources", got)
+	}
+}
+
+func TestAttributes(t *testing.T) {
+	attrs := []Attribute{{"user", "a&b=c d\xff"}, {"service", "é"}, {"empty", ""}}
+	s := EncodeAttributes(attrs)
+	got, err := ParseAttributes(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Attribute{{"empty", ""}, {"service", "é"}, {"user", "a&b=c d\xff"}}; !slices.Equal(got, want) {
+		t.Errorf("ParseAttributes(%q) = %q, want %q", s, got, want)
+	}
+	for _, bad := range []string{"", "b=1&a=1", "a=1&a=2", "a", "a=%zz", "a=%62", "=1", "a=1;b=2"} {
+		if attrs, err := ParseAttributes(bad); err == nil {
+			t.Errorf("ParseAttributes(%q) = %q, want an error", bad, attrs)
+		}
 	}
 }
 

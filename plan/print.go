@@ -121,7 +121,11 @@ func (p Plan) Print(w io.Writer) error {
 	}
 	line(none, "environment %d", len(p.Env))
 	for _, v := range p.Env {
-		line(v.Origin, "  %s=%s (%s)", word(v.Name), Redacted, v.Reason)
+		value := Redacted
+		if !v.Source.IsZero() {
+			value += " from " + v.Source.String()
+		}
+		line(v.Origin, "  %s=%s (%s)", word(v.Name), value, v.Reason)
 	}
 	line(none, "dropped %d", len(p.Dropped))
 	for _, d := range p.Dropped {

@@ -89,6 +89,12 @@ func (p Plan) Validate() error {
 		if strings.IndexByte(v.Value, 0) >= 0 {
 			bad("the value of environment variable %q holds a NUL byte", v.Name)
 		}
+		if err := v.Source.validate(); err != nil {
+			bad("the value source of environment variable %q: %w", v.Name, err)
+		}
+		if v.Value != "" && !v.Source.IsZero() {
+			bad("environment variable %q has both a value and a source", v.Name)
+		}
 		if i > 0 && p.Env[i-1].Name >= v.Name {
 			bad("environment is not sorted and unique at %q", v.Name)
 		}
