@@ -313,8 +313,16 @@ func boxAttr(flags uintptr, id plan.Identity, pidfd *int) *syscall.SysProcAttr {
 
 // awaitStart reads the first status message.
 func (c *Cmd) awaitStart() error {
-	stop := context.AfterFunc(c.ctx, func() { _ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) })
-	defer stop()
+	killed := make(chan struct{})
+	stop := context.AfterFunc(c.ctx, func() {
+		defer close(killed)
+		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+	})
+	defer func() {
+		if !stop() {
+			<-killed // the pidfd is closed next, and its number may be given to another box
+		}
+	}()
 	kind, body, err := readMessage(fdReader(c.status))
 	switch {
 	case err == nil && kind == msgStarted:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
@@ -133,7 +134,13 @@ func (d *Dir) fill(s plan.Scratch) error {
 	if err := unix.Fchmod(d.fd, 0o700); err != nil {
 		return os.NewSyscallError("fchmod", err)
 	}
-	if err := d.writeGuards(s.Guards); err != nil {
+	guards := s.Guards
+	for _, p := range s.Placeholders {
+		if !slices.Contains(guards, p.Path) { // a placeholder is there to be mounted on
+			guards = append(slices.Clip(guards), p.Path)
+		}
+	}
+	if err := d.writeGuards(guards); err != nil {
 		return err
 	}
 	// Every run has a record, also when it makes no placeholder: others may
