@@ -125,6 +125,11 @@ func toUpper(s string) string {
 	return s
 }
 
+// LoadsCode reports whether a variable of this name, in any casing, makes ordinary
+// programs load or run other code: LD_PRELOAD, BASH_ENV, GIT_SSH_COMMAND and the
+// like. deny-secrets drops these.
+func LoadsCode(name string) bool { return isLoader(toUpper(name)) }
+
 // isLoader reports whether the variable makes ordinary programs load or run
 // code. Search paths (PYTHONPATH, NODE_PATH, CLASSPATH) and editors are not in
 // it: a toolchain needs them, as it needs PATH. name is in upper case.

@@ -69,6 +69,11 @@ var imports = map[string]map[string]string{
 	"envscrub": {
 		"plan": "the result is plan.EnvVar and plan.EnvDrop",
 	},
+	"envscrub/inject": {
+		"plan":                  "its errors",
+		"envscrub":              "which names are valid, and which load code",
+		"golang.org/x/sys/unix": "locks, and files opened without following links",
+	},
 	"envscrub/source": {
 		"plan": "which values to fetch, and its errors",
 	},
