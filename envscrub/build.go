@@ -24,18 +24,18 @@ var (
 //
 // It fails only for requests that cannot be meant: an unknown mode or base, an
 // empty control prefix, a name to set that is not valid (ErrName), a value to
-// set with a NUL byte (ErrValue), a pass-through or auth name that is a pattern
-// or holds "=" or NUL (ErrName), and a host that is not supported
-// (errors.ErrUnsupported). Every such problem is reported, joined, each as a
-// *plan.Error. The Result is then empty but not nil.
+// set with a NUL byte (ErrValue), and a pass-through or auth name that is a
+// pattern or holds "=" or NUL (ErrName). Every such problem is reported, joined,
+// each as a *plan.Error. The Result is then empty but not nil.
 func Build(in Input, p Policy) (Result, error) {
-	if err := check(in, p); err != nil {
+	if err := check(p); err != nil {
 		return Result{Env: []plan.EnvVar{}, Dropped: []plan.EnvDrop{}, Notices: []plan.Notice{}}, err
 	}
 	b := &builder{
 		in:      in,
 		p:       p,
 		active:  p.Mode != ModeOff,
+		windows: in.OS == "windows",
 		base:    orDefault(atLine(p.BaseOrigin, "base = "+strconv.Quote(string(p.Base)))),
 		mode:    orDefault(atLine(p.ModeOrigin, "scrub = "+strconv.Quote(string(p.Mode)))),
 		notices: []plan.Notice{},
@@ -43,38 +43,45 @@ func Build(in Input, p Policy) (Result, error) {
 	b.absent = "strict: not in the " + string(p.Base) + " table and not allowed"
 	b.table = "base: " + string(p.Base) + " table"
 	b.ambient = b.parse(in.Ambient)
-	b.env = make([]plan.EnvVar, 0, len(b.ambient)+len(p.Pass)+len(p.Set)+len(p.Inject)+len(p.Fixed)+len(p.Flags)+8)
+	b.env = make([]plan.EnvVar, 0, len(b.ambient)+len(p.Pass)+len(p.Set)+len(p.Inject)+len(p.Fixed)+len(p.Flags)+len(p.Extra)+8)
 	b.dropped = make([]plan.EnvDrop, 0, len(b.ambient))
 
 	b.scrub()
 	b.derive()
 	b.pass()
 	b.assign(p.Set, "set")
+	b.operations()
 	b.auth()
 	b.assign(p.Inject, "injected")
 	b.fixed()
 	b.assign(p.Flags, "flag --env")
+	b.extra()
 
 	// A name that a later step supplied is not lost.
 	b.dropped = slices.DeleteFunc(b.dropped, func(d plan.EnvDrop) bool {
 		_, ok := b.find(d.Name)
 		return ok
 	})
+	if b.windows {
+		slices.SortFunc(b.env, func(x, y plan.EnvVar) int { return strings.Compare(x.Name, y.Name) })
+		slices.SortFunc(b.dropped, func(x, y plan.EnvDrop) int { return strings.Compare(x.Name, y.Name) })
+	}
 	return Result{Env: b.env, Dropped: b.dropped, Notices: b.notices}, nil
 }
 
 type builder struct {
 	in      Input
 	p       Policy
-	active  bool        // a scrub is active
-	base    plan.Origin // of what the base admits
-	mode    plan.Origin // of what the mode admits
-	absent  string      // why strict drops most names
-	table   string      // why strict admits the names of the base
-	ambient []variable  // sorted, unique
-	temps   []string    // TMP and TEMP, where the ambient one was admitted
-	env     []plan.EnvVar
-	dropped []plan.EnvDrop
+	active  bool           // a scrub is active
+	windows bool           // names differ by more than their casing
+	base    plan.Origin    // of what the base admits
+	mode    plan.Origin    // of what the mode admits
+	absent  string         // why strict drops most names
+	table   string         // why strict admits the names of the base
+	ambient []variable     // sorted and unique by key
+	temps   []string       // TMP and TEMP, where the ambient one was admitted
+	env     []plan.EnvVar  // sorted and unique by key
+	dropped []plan.EnvDrop // sorted and unique by key
 	notices []plan.Notice
 }
 
@@ -92,19 +99,16 @@ func orDefault(o plan.Origin) plan.Origin {
 }
 
 // check reports every request that cannot be meant.
-func check(in Input, p Policy) error {
+func check(p Policy) error {
 	var errs []error
 	bad := func(op string, o plan.Origin, hint string, cause error) {
 		errs = append(errs, &plan.Error{Op: op, Origin: o, Hint: hint, Err: cause})
-	}
-	if in.OS == "windows" {
-		bad("cannot build an environment for windows", plan.Origin{}, "", &plan.UnsupportedError{Feature: "the environment of windows"})
 	}
 	if _, err := ParseMode(string(p.Mode)); err != nil {
 		bad("cannot build the environment", atLine(p.ModeOrigin, "scrub"), "set scrub to off, deny-secrets or strict", errMode)
 	}
 	if _, err := ParseBase(string(p.Base)); err != nil {
-		bad("cannot build the environment", atLine(p.BaseOrigin, "base"), "set base to shell, terminal, session, contract, gate or probe", errBase)
+		bad("cannot build the environment", atLine(p.BaseOrigin, "base"), "set base to shell, terminal, session, contract, gate, probe or workspace", errBase)
 	}
 	for _, prefix := range p.ControlPrefixes {
 		if prefix == "" {
@@ -119,7 +123,7 @@ func check(in Input, p Policy) error {
 	if n := p.Auth; n.Name != "" && !askable(n.Name) {
 		bad("cannot pass the credential variable "+quoteName(n.Name), nameOrigin(n), "name one variable", ErrName)
 	}
-	for _, list := range [...][]Assign{p.Set, p.Inject, p.Fixed, p.Flags} {
+	for _, list := range [...][]Assign{p.Set, p.Inject, p.Fixed, p.Flags, p.Extra} {
 		for _, a := range list {
 			switch {
 			case !ValidName(a.Name):
@@ -143,12 +147,14 @@ func (b *builder) parse(ambient []string) []variable {
 	for _, e := range ambient {
 		i := strings.IndexByte(e, '=')
 		switch {
+		case i == 0 && b.windows:
+			// "=C:=C:\dir", the working directory of a drive
 		case i <= 0:
 			malformed++
 		case strings.IndexByte(e, 0) >= 0:
 			nul++
 		default:
-			vars = append(vars, variable{e[:i], e[i+1:], len(vars)})
+			vars = append(vars, variable{b.spell(e[:i]), e[i+1:], len(vars)})
 		}
 	}
 	// Neither has a name that could be shown without the risk of showing more.
@@ -159,14 +165,14 @@ func (b *builder) parse(ambient []string) []variable {
 		b.note("ignoring "+count(nul, "entry", "entries")+" of the environment with a NUL byte", "", plan.Origin{Text: "environment"})
 	}
 	slices.SortFunc(vars, func(x, y variable) int {
-		if c := strings.Compare(x.name, y.name); c != 0 {
+		if c := b.compare(x.name, y.name); c != 0 {
 			return c
 		}
 		return x.place - y.place
 	})
 	out := vars[:0]
 	for i, v := range vars {
-		if i+1 < len(vars) && vars[i+1].name == v.name {
+		if i+1 < len(vars) && b.same(vars[i+1].name, v.name) {
 			continue
 		}
 		out = append(out, v)
@@ -174,9 +180,9 @@ func (b *builder) parse(ambient []string) []variable {
 	return out
 }
 
-// lookup finds an ambient variable.
+// lookup finds an ambient variable; its value is "" when there is none.
 func (b *builder) lookup(name string) (string, bool) {
-	i, ok := slices.BinarySearchFunc(b.ambient, name, func(v variable, n string) int { return strings.Compare(v.name, n) })
+	i, ok := slices.BinarySearchFunc(b.ambient, name, func(v variable, n string) int { return b.compare(v.name, n) })
 	if !ok {
 		return "", false
 	}
@@ -184,11 +190,12 @@ func (b *builder) lookup(name string) (string, bool) {
 }
 
 func (b *builder) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(b.env, name, func(v plan.EnvVar, n string) int { return strings.Compare(v.Name, n) })
+	return slices.BinarySearchFunc(b.env, name, func(v plan.EnvVar, n string) int { return b.compare(v.Name, n) })
 }
 
 // put sets a variable, replacing what an earlier step decided.
 func (b *builder) put(v plan.EnvVar) {
+	v.Name = b.spell(v.Name)
 	i, ok := b.find(v.Name)
 	if ok {
 		b.env[i] = v
@@ -211,7 +218,7 @@ func (b *builder) scrub() {
 	starred := make([][]string, len(b.p.Allow)) // guarded names that a pattern did not admit
 	for _, v := range b.ambient {
 		switch {
-		case v.name == "HOME" && b.in.Home != "", v.name == "TMPDIR" && b.in.TmpDir != "":
+		case b.decides(v.name):
 			continue // set by fixed
 		case v.name == "PATH" && b.active:
 			b.path(v.value)
@@ -283,7 +290,7 @@ func (b *builder) admit(name, value string) decision {
 	if prefix := b.controlPrefix(name); prefix != "" {
 		return drop("control plane: " + prefix + "*")
 	}
-	if r := denied(b.p.Deny, name); r != nil {
+	if r := b.denied(name); r != nil {
 		return drop("deny: " + r.Pattern.text)
 	}
 	if isCallerState(name) {
@@ -293,7 +300,7 @@ func (b *builder) admit(name, value string) decision {
 	if b.p.Mode == ModeDenySecrets {
 		return b.admitUnlessSecret(name, value, exact)
 	}
-	inTable := b.p.Base.inTable(name)
+	inTable := b.p.Base.inTable(name) || b.windows && windowsNeed(name)
 	if inTable && strings.HasPrefix(name, "LC_") && exact < 0 && open < 0 {
 		// LC_* is a pattern too, and ssh's AcceptEnv makes it a popular place
 		// to carry other things in.
@@ -357,7 +364,7 @@ func (b *builder) warn(name, value string, o plan.Origin) {
 	case isLoader(toUpper(name)):
 		b.note(quoteName(name)+" "+guardLoader.text(), "", o)
 	case name == "PATH":
-		if _, n := cleanPath(value); n > 0 {
+		if _, n := b.cleanPath(value); n > 0 {
 			b.note("PATH has "+count(n, "entry", "entries")+" that mean the working directory", "use absolute directories", o)
 		}
 	}
@@ -368,7 +375,7 @@ func (b *builder) warn(name, value string, o plan.Origin) {
 func (b *builder) allowed(name string) (exact, star, open int) {
 	exact, star, open = -1, -1, -1
 	for i, r := range b.p.Allow {
-		if !r.Pattern.Match(name, false) {
+		if !b.matches(r.Pattern, name, false) {
 			continue
 		}
 		switch {
@@ -387,10 +394,11 @@ func (b *builder) allowed(name string) (exact, star, open int) {
 	return exact, star, open
 }
 
-func denied(rules []Rule, name string) *Rule {
-	for i := range rules {
-		if rules[i].Pattern.Match(name, true) {
-			return &rules[i]
+// denied gives the first rule of Deny that matches, nil for none.
+func (b *builder) denied(name string) *Rule {
+	for i := range b.p.Deny {
+		if b.matches(b.p.Deny[i].Pattern, name, true) {
+			return &b.p.Deny[i]
 		}
 	}
 	return nil
@@ -402,7 +410,7 @@ func (b *builder) controlPrefix(name string) string {
 		return "WALL_"
 	}
 	for _, p := range b.p.ControlPrefixes {
-		if hasPrefixFold(name, p) {
+		if hasPrefixFold(name, p) || b.windows && strings.HasPrefix(foldName(name), foldName(p)) {
 			return p
 		}
 	}
@@ -411,53 +419,60 @@ func (b *builder) controlPrefix(name string) string {
 
 // path puts PATH while a scrub is active.
 func (b *builder) path(ambient string) {
-	if r := denied(b.p.Deny, "PATH"); r != nil {
-		b.put(plan.EnvVar{Name: "PATH", Value: DefaultPath, Reason: "base: default search path, the ambient one is denied", Origin: orDefault(ruleOrigin(*r))})
+	if r := b.denied("PATH"); r != nil {
+		b.put(plan.EnvVar{Name: "PATH", Value: b.defaultPath(), Reason: "base: default search path, the ambient one is denied", Origin: orDefault(ruleOrigin(*r))})
 		return
 	}
-	value, removed := cleanPath(ambient)
+	value, removed := b.cleanPath(ambient)
 	if removed > 0 {
 		b.note("removed "+count(removed, "entry", "entries")+" from PATH that are empty or relative, because they mean the working directory",
 			"use absolute directories", plan.Origin{Text: "environment"})
 	}
 	v := plan.EnvVar{Name: "PATH", Value: value, Reason: "base: always", Origin: b.base}
 	if value == "" {
-		v.Value, v.Reason = DefaultPath, "base: default search path"
+		v.Value, v.Reason = b.defaultPath(), "base: default search path"
 	}
 	b.put(v)
 }
 
+func (b *builder) defaultPath() string {
+	if b.windows {
+		root, _ := b.lookup("SystemRoot")
+		return windowsPath(root)
+	}
+	return DefaultPath
+}
+
 // cleanPath removes the entries of a search path that are not absolute, and
 // counts them. An empty path has none.
-func cleanPath(value string) (string, int) {
-	if value == "" {
+func (b *builder) cleanPath(value string) (string, int) {
+	if b.windows {
+		return cleanPath(splitWindowsPath(value), ";", windowsAbs)
+	}
+	return cleanPath(strings.Split(value, ":"), ":", func(e string) bool { return strings.HasPrefix(e, "/") })
+}
+
+func cleanPath(entries []string, separator string, abs func(string) bool) (string, int) {
+	if len(entries) == 1 && entries[0] == "" {
 		return "", 0
 	}
-	removed := 0
-	for e := range strings.SplitSeq(value, ":") {
-		if !strings.HasPrefix(e, "/") {
-			removed++
-		}
-	}
-	if removed == 0 {
-		return value, 0
-	}
-	var kept []string
-	for e := range strings.SplitSeq(value, ":") {
-		if strings.HasPrefix(e, "/") {
+	kept := entries[:0]
+	for _, e := range entries {
+		if abs(e) {
 			kept = append(kept, e)
 		}
 	}
-	return strings.Join(kept, ":"), removed
+	return strings.Join(kept, separator), len(entries) - len(kept)
 }
 
 // derive adds the toolchain locations of the base that the caller has not set.
 // While a scrub is active an empty one is not set: it would be a path relative
 // to the working directory.
 func (b *builder) derive() {
-	if !b.p.Base.derives() {
+	if !b.p.Base.derives() && !(b.windows && b.p.Base == BaseGate) {
 		return
 	}
+	home := b.accountHome()
 	for _, l := range locations {
 		value, ok := b.lookup(l.name)
 		if ok && (value != "" || !b.active) {
@@ -467,8 +482,8 @@ func (b *builder) derive() {
 			b.env = slices.Delete(b.env, i, i+1)
 			b.drop(l.name, "base: empty counts as not set")
 		}
-		dir := strings.TrimSuffix(b.in.AccountHome, "/") + "/" + l.sub
-		if b.active && denied(b.p.Deny, l.name) != nil || b.in.AccountHome == "" || !b.isDir(dir) {
+		dir := b.join(home, l.sub)
+		if b.active && b.denied(l.name) != nil || home == "" || !b.isDir(dir) {
 			continue
 		}
 		b.put(plan.EnvVar{Name: l.name, Value: dir, Reason: "base: ~/" + l.sub + " exists", Origin: b.base})
@@ -477,17 +492,56 @@ func (b *builder) derive() {
 
 // drop records a name that scrub had admitted.
 func (b *builder) drop(name, reason string) {
-	i, _ := slices.BinarySearchFunc(b.dropped, name, func(d plan.EnvDrop, n string) int { return strings.Compare(d.Name, n) })
+	i, _ := slices.BinarySearchFunc(b.dropped, name, func(d plan.EnvDrop, n string) int { return b.compare(d.Name, n) })
 	b.dropped = slices.Insert(b.dropped, i, plan.EnvDrop{Name: name, Reason: reason})
 }
 
+// accountHome gives the operator's home: of the account record, and only
+// without one what the environment says.
+func (b *builder) accountHome() string {
+	home, variable := b.in.AccountHome, "HOME"
+	if b.windows {
+		variable = "USERPROFILE"
+	}
+	if home == "" {
+		home, _ = b.lookup(variable)
+	}
+	if !b.abs(home) {
+		return ""
+	}
+	return home
+}
+
+func (b *builder) abs(path string) bool {
+	if b.windows {
+		return windowsAbs(path)
+	}
+	return strings.HasPrefix(path, "/")
+}
+
+// join gives a path below dir; the parts of sub are separated by "/".
+func (b *builder) join(dir, sub string) string {
+	if b.windows {
+		return strings.TrimRight(dir, `\/`) + `\` + strings.ReplaceAll(sub, "/", `\`)
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + sub
+}
+
 func (b *builder) isDir(path string) bool {
+	info, ok := b.stat(path)
+	return ok && info.IsDir()
+}
+
+func (b *builder) stat(path string) (fs.FileInfo, bool) {
 	name := strings.TrimPrefix(path, "/")
+	if b.windows {
+		name = strings.ReplaceAll(path, `\`, "/")
+	}
 	if b.in.FS == nil || !fs.ValidPath(name) {
-		return false
+		return nil, false
 	}
 	info, err := fs.Stat(b.in.FS, name)
-	return err == nil && info.IsDir()
+	return info, err == nil
 }
 
 // refused reports whether wall keeps a name from being asked for, and says so.
@@ -502,7 +556,7 @@ func (b *builder) refused(n Name, what string) bool {
 		b.note("ignoring "+what+" "+quoteName(n.Name)+": it belongs to the control plane", "", nameOrigin(n))
 		return true
 	}
-	if r := denied(b.p.Deny, n.Name); r != nil {
+	if r := b.denied(n.Name); r != nil {
 		b.note("ignoring "+what+" "+quoteName(n.Name)+": denied by "+quote(r.Pattern.text), "", nameOrigin(n))
 		return true
 	}
@@ -511,6 +565,11 @@ func (b *builder) refused(n Name, what string) bool {
 
 func (b *builder) managed(name string) bool {
 	for _, m := range managed {
+		if equal(m, name, true) {
+			return true
+		}
+	}
+	for _, m := range b.p.Managed {
 		if equal(m, name, true) {
 			return true
 		}
@@ -531,21 +590,54 @@ func (b *builder) pass() {
 			continue
 		}
 		value, ok := b.lookup(n.Name)
+		name := b.spell(n.Name)
 		if !ok {
 			b.note("the pass-through variable "+quoteName(n.Name)+" is not set", "", nameOrigin(n))
 			continue
 		}
 		if !b.p.KeepFDs {
-			if isDescriptor(n.Name) {
+			if isDescriptor(name) {
 				b.note("ignoring the pass-through of "+quoteName(n.Name)+": it names a descriptor that is closed in the box", "keep the descriptor with --fd", nameOrigin(n))
 				continue
 			}
-			if isMakeFlags(n.Name) {
+			if isMakeFlags(name) {
 				value, _ = dropJobserver(value)
 			}
 		}
-		b.warn(n.Name, value, nameOrigin(n))
-		b.put(plan.EnvVar{Name: n.Name, Value: value, Reason: "pass", Origin: orDefault(nameOrigin(n))})
+		b.warn(name, value, nameOrigin(n))
+		b.put(plan.EnvVar{Name: name, Value: value, Reason: "pass", Origin: orDefault(nameOrigin(n))})
+	}
+}
+
+// operations adds what a workspace gate needs to reach its sources: after Pass
+// and Set, so that what a repository asks for cannot redirect it.
+func (b *builder) operations() {
+	if b.p.Base != BaseWorkspace {
+		return
+	}
+	add := func(name, value, reason string) {
+		if value != "" && (!b.active || b.denied(name) == nil) {
+			b.put(plan.EnvVar{Name: name, Value: value, Reason: reason, Origin: b.base})
+		}
+	}
+	for _, name := range operational {
+		value, _ := b.lookup(name)
+		add(name, value, "base: workspace operations")
+	}
+	home := b.accountHome()
+	config, _ := b.lookup("GIT_CONFIG_GLOBAL")
+	candidates := []string{config}
+	if dir, _ := b.lookup("XDG_CONFIG_HOME"); dir != "" {
+		candidates = append(candidates, b.join(dir, "git/config"))
+	}
+	if home != "" {
+		candidates = append(candidates, b.join(home, ".config/git/config"), b.join(home, ".gitconfig"))
+	}
+	for _, c := range candidates {
+		if info, ok := b.stat(c); b.abs(c) && ok && !info.IsDir() {
+			add("GIT_CONFIG_GLOBAL", c, "base: first git configuration that exists")
+			return
+		}
 	}
 }
 
@@ -556,7 +648,7 @@ func (b *builder) auth() {
 	if n.Name == "" || value == "" || b.refused(n, "the credential variable") {
 		return
 	}
-	b.warn(n.Name, value, nameOrigin(n))
+	b.warn(b.spell(n.Name), value, nameOrigin(n))
 	b.put(plan.EnvVar{Name: n.Name, Value: value, Reason: "auth", Origin: orDefault(nameOrigin(n))})
 }
 
@@ -574,15 +666,54 @@ func (b *builder) assign(list []Assign, reason string) {
 	}
 }
 
-// overridden reports whether the step fixed sets the name.
-func (b *builder) overridden(name string) bool {
+// extra overlays what an engine built itself: after everything, verbatim. Only
+// the credential variable, when it has a value, is not taken from it.
+func (b *builder) extra() {
+	auth := ""
+	if i, ok := b.find(b.p.Auth.Name); ok && b.env[i].Reason == "auth" {
+		auth = b.p.Auth.Name
+	}
+	for _, a := range b.p.Extra {
+		if auth != "" && b.same(a.Name, auth) {
+			continue
+		}
+		o := orDefault(assignOrigin(a))
+		b.warn(b.spell(a.Name), a.Value, o)
+		b.put(plan.EnvVar{Name: a.Name, Value: a.Value, Reason: "extra", Origin: o})
+	}
+}
+
+// decides reports whether the step fixed sets the name whatever the ambient one
+// is. name is spelled as this package spells it.
+func (b *builder) decides(name string) bool {
 	switch name {
 	case "HOME":
 		return b.in.Home != ""
-	case "TMPDIR", "TMP", "TEMP":
+	case "USERPROFILE":
+		return b.in.Home != "" && b.windows
+	case "APPDATA", "LOCALAPPDATA":
+		return b.in.Home != "" && b.redirects()
+	case "TMPDIR":
 		return b.in.TmpDir != ""
+	case "TMP", "TEMP":
+		return b.in.TmpDir != "" && (b.windows || b.p.Base.setsTemp())
 	}
-	return slices.ContainsFunc(b.p.Fixed, func(a Assign) bool { return a.Name == name })
+	return false
+}
+
+// overridden reports whether the step fixed gives the name its own value.
+func (b *builder) overridden(name string) bool {
+	name = b.spell(name)
+	if b.decides(name) || b.in.TmpDir != "" && (name == "TMP" || name == "TEMP") {
+		return true
+	}
+	return slices.ContainsFunc(b.p.Fixed, func(a Assign) bool { return b.same(a.Name, name) })
+}
+
+// redirects reports whether the places of a Windows profile below the home are
+// set: for a home that is not the operator's.
+func (b *builder) redirects() bool {
+	return b.windows && (b.in.ScratchHome || b.p.Base.derives())
 }
 
 // fixed sets what the box decides.
@@ -592,11 +723,21 @@ func (b *builder) fixed() {
 		if b.in.ScratchHome {
 			reason = "fixed: scratch home"
 		}
-		b.put(plan.EnvVar{Name: "HOME", Value: b.in.Home, Reason: reason, Origin: plan.Origin{Text: "default"}})
+		set := func(name, value string) {
+			b.put(plan.EnvVar{Name: name, Value: value, Reason: reason, Origin: plan.Origin{Text: "default"}})
+		}
+		set("HOME", b.in.Home)
+		if b.windows {
+			set("USERPROFILE", b.in.Home)
+		}
+		if b.redirects() {
+			set("APPDATA", b.join(b.in.Home, "AppData/Roaming"))
+			set("LOCALAPPDATA", b.join(b.in.Home, "AppData/Local"))
+		}
 	}
 	if b.in.TmpDir != "" {
 		names := append(b.temps, "TMPDIR")
-		if b.p.Base.setsTemp() {
+		if b.windows || b.p.Base.setsTemp() {
 			names = append(names, "TEMP", "TMP")
 		}
 		for _, name := range names {

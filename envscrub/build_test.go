@@ -167,7 +167,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"no mode", func(_ *Input, p *Policy) { p.Mode = "" }, errMode, nil},
 		{"base", func(_ *Input, p *Policy) { p.Base = "" }, errBase, []string{"no such base", "contract"}},
 		{"prefix", func(_ *Input, p *Policy) { p.ControlPrefixes = []string{"X_", ""} }, errPrefix, nil},
-		{"windows", func(in *Input, _ *Policy) { in.OS = "windows" }, errors.ErrUnsupported, []string{"windows"}},
+		{"extra", func(_ *Input, p *Policy) { p.Extra = assigns("A-B=" + value) }, ErrName, []string{`"A-B"`}},
 		{"set digit", func(_ *Input, p *Policy) { p.Set = assigns("1A=" + value) }, ErrName, []string{`"1A"`, "at --env 1A=...", "letters"}},
 		{"set empty", func(_ *Input, p *Policy) { p.Set = assigns("=" + value) }, ErrName, []string{`""`}},
 		{"set space", func(_ *Input, p *Policy) { p.Inject = assigns("A B=" + value) }, ErrName, []string{`"A B"`}},
@@ -217,7 +217,7 @@ func TestBuildRefuses(t *testing.T) {
 }
 
 func TestBuildZeroInput(t *testing.T) {
-	for _, base := range []Base{BaseShell, BaseTerminal, BaseSession, BaseContract, BaseGate, BaseProbe} {
+	for _, base := range fuzzBases {
 		for _, mode := range []Mode{ModeOff, ModeDenySecrets, ModeStrict} {
 			r := build(t, Input{}, Policy{Base: base, Mode: mode})
 			want := "PATH=" + DefaultPath
@@ -282,7 +282,7 @@ func TestFixedNamesCannotBeSet(t *testing.T) {
 }
 
 func TestHomeInEveryMode(t *testing.T) {
-	for _, base := range []Base{BaseShell, BaseTerminal, BaseSession, BaseContract, BaseGate, BaseProbe} {
+	for _, base := range fuzzBases {
 		for _, mode := range []Mode{ModeOff, ModeDenySecrets, ModeStrict} {
 			in := Input{Ambient: []string{"HOME=/relocated", "TMPDIR=/var/x"}, Home: "/home/u", TmpDir: "/tmp"}
 			r := build(t, in, Policy{Base: base, Mode: mode, Deny: rules(t, "HOME")})
@@ -586,7 +586,7 @@ func TestParseModeAndBase(t *testing.T) {
 			t.Errorf("%q: %v %v", s, m, err)
 		}
 	}
-	for base, mode := range map[Base]Mode{BaseShell: ModeDenySecrets, BaseTerminal: ModeOff, BaseSession: ModeStrict, BaseContract: ModeStrict, BaseGate: ModeStrict, BaseProbe: ModeStrict} {
+	for base, mode := range map[Base]Mode{BaseShell: ModeDenySecrets, BaseTerminal: ModeOff, BaseSession: ModeStrict, BaseContract: ModeStrict, BaseGate: ModeStrict, BaseProbe: ModeStrict, BaseWorkspace: ModeStrict} {
 		if b, err := ParseBase(string(base)); err != nil || b != base || b.DefaultMode() != mode {
 			t.Errorf("%s: %v %v %v", base, b, err, b.DefaultMode())
 		}

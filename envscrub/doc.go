@@ -16,11 +16,19 @@
 //     derives (RUSTUP_HOME, NPM_CONFIG_CACHE)
 //  2. Policy.Pass, exact ambient names
 //  3. Policy.Set
-//  4. Policy.Auth, one ambient name, only when it is not empty
-//  5. Policy.Inject
-//  6. HOME, TMPDIR and (where a base has them or they crossed) TMP and TEMP
+//  4. operations, of the base workspace only: SSH_AUTH_SOCK, the proxy variables
+//     in both casings, SSL_CERT_FILE, SSL_CERT_DIR and GIT_SSL_CAINFO where they
+//     are not empty, and GIT_CONFIG_GLOBAL with the first that exists of the
+//     ambient one, $XDG_CONFIG_HOME/git/config, ~/.config/git/config, ~/.gitconfig
+//  5. Policy.Auth, one ambient name, only when it is not empty
+//  6. Policy.Inject
+//  7. HOME, TMPDIR and (where a base has them or they crossed) TMP and TEMP
 //     from [Input]; then Policy.Fixed
-//  7. Policy.Flags
+//  8. Policy.Flags
+//  9. Policy.Extra; Auth, when it has a value, is not taken from it
+//
+// [Session], [Contract], [Gate], [Probe] and [Workspace] make the policies of
+// the reference's kinds of child.
 //
 // # Modes
 //
@@ -60,6 +68,28 @@
 // companions, NODE_CHANNEL_FD, BASH_XTRACEFD, WAYLAND_SOCKET. From MAKEFLAGS,
 // MFLAGS, GNUMAKEFLAGS and CARGO_MAKEFLAGS only the jobserver is removed, with
 // the -j that belongs to it; a -j without a jobserver stays.
+//
+// # Windows
+//
+// For Input.OS "windows" the same rules hold with these differences. It is a
+// computation like any other and can be had on every system.
+//
+//   - Names of variables are compared without regard to case, those in Allow
+//     included. There is never a second casing of a name: those that wall knows
+//     have one spelling (PATH, SystemRoot, ComSpec, windir), others that of the
+//     step which decided.
+//   - Every base also admits what processes need: SystemRoot ComSpec PATHEXT
+//     SystemDrive windir OS PROCESSOR_ARCHITECTURE PSModulePath. A pass-through
+//     may name none of them, here or elsewhere.
+//   - USERPROFILE is Input.Home too, and TMP and TEMP are always Input.TmpDir.
+//     With a scratch home, and for the bases that have one (session, contract,
+//     workspace), APPDATA and LOCALAPPDATA are below Input.Home; the caller makes
+//     the directories.
+//   - PATH is separated by semicolons, and an absolute entry begins with a drive
+//     and a slash or with a share. Its default is made from SystemRoot.
+//   - The gate derives RUSTUP_HOME and NPM_CONFIG_CACHE, as session does.
+//   - The entries that hold the working directories of the drives ("=C:=C:\dir")
+//     do not cross.
 //
 // # Odd input
 //

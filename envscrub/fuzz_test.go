@@ -50,9 +50,14 @@ func checkPolicy(t *testing.T, in Input, p Policy) {
 		}
 	}
 	asked := map[string]bool{"HOME": true, "TMPDIR": true, "TMP": true, "TEMP": true, "PATH": true, "RUSTUP_HOME": true, "NPM_CONFIG_CACHE": true}
-	for _, l := range [...][]Assign{p.Set, p.Inject, p.Fixed, p.Flags} {
+	for _, l := range [...][]Assign{p.Set, p.Inject, p.Fixed, p.Flags, p.Extra} {
 		for _, a := range l {
 			asked[a.Name] = true
+		}
+	}
+	if p.Base == BaseWorkspace {
+		for _, name := range append(operational[:], "GIT_CONFIG_GLOBAL") {
+			asked[name] = true
 		}
 	}
 	for _, n := range append(slices.Clone(p.Pass), p.Auth) {
@@ -118,7 +123,7 @@ func dropReasonOff(name string, r Result) bool {
 }
 
 var (
-	fuzzBases = []Base{BaseShell, BaseTerminal, BaseSession, BaseContract, BaseGate, BaseProbe}
+	fuzzBases = []Base{BaseShell, BaseTerminal, BaseSession, BaseContract, BaseGate, BaseProbe, BaseWorkspace}
 	fuzzModes = []Mode{ModeOff, ModeDenySecrets, ModeStrict}
 	fuzzTree  = fstest.MapFS{"home/u/.rustup/x": {}, "home/u/.npm/x": {}}
 )
@@ -132,42 +137,51 @@ func FuzzBuild(f *testing.F) {
 		if strings.Contains(environ+allow+deny+pass+set, sentinel) {
 			return
 		}
-		in := Input{AccountHome: "/home/u", Home: "/home/u", TmpDir: "/tmp", FS: fuzzTree}
-		for e := range strings.SplitSeq(environ, "\n") {
-			in.Ambient = append(in.Ambient, e+sentinelIfValue(e))
-		}
-		p := Policy{Mode: fuzzModes[int(mode)%len(fuzzModes)], Base: fuzzBases[int(base)%len(fuzzBases)]}
-		list, _ := ParseList(allow)
-		for _, q := range list {
-			p.Allow = append(p.Allow, Rule{Pattern: q, Guarded: glob})
-		}
-		list, _ = ParseList(deny)
-		for _, q := range list {
-			p.Deny = append(p.Deny, Rule{Pattern: q})
-		}
-		for n := range strings.FieldsSeq(pass) {
-			p.Pass = append(p.Pass, Name{Name: n, Origin: plan.Origin{Text: "--pass " + n}})
-		}
-		for i, e := range strings.Split(set, "\n") {
-			name, value, _ := strings.Cut(e, "=")
-			a := Assign{name, value + sentinel, plan.Origin{Text: "--env " + e + sentinel}}
-			if e == "" {
-				continue
-			}
-			switch i % 4 {
-			case 0:
-				p.Set = append(p.Set, a)
-			case 1:
-				p.Inject = append(p.Inject, a)
-			case 2:
-				a.Origin = plan.Origin{File: "f.toml", Line: 1, Text: e + sentinel}
-				p.Fixed = append(p.Fixed, a)
-			case 3:
-				p.Flags = append(p.Flags, a)
-			}
-		}
+		in, p := fuzzArguments(environ, allow, deny, pass, set, mode, base, glob)
 		checkPolicy(t, in, p)
 	})
+}
+
+// fuzzArguments makes the arguments of Build from what a fuzzer can vary: lines
+// of environ and set, lists, and numbers for the mode and the base.
+func fuzzArguments(environ, allow, deny, pass, set string, mode, base uint8, guarded bool) (Input, Policy) {
+	in := Input{AccountHome: "/home/u", Home: "/home/u", TmpDir: "/tmp", FS: fuzzTree}
+	for e := range strings.SplitSeq(environ, "\n") {
+		in.Ambient = append(in.Ambient, e+sentinelIfValue(e))
+	}
+	p := Policy{Mode: fuzzModes[int(mode)%len(fuzzModes)], Base: fuzzBases[int(base)%len(fuzzBases)]}
+	list, _ := ParseList(allow)
+	for _, q := range list {
+		p.Allow = append(p.Allow, Rule{Pattern: q, Guarded: guarded})
+	}
+	list, _ = ParseList(deny)
+	for _, q := range list {
+		p.Deny = append(p.Deny, Rule{Pattern: q})
+	}
+	for n := range strings.FieldsSeq(pass) {
+		p.Pass = append(p.Pass, Name{Name: n, Origin: plan.Origin{Text: "--pass " + n}})
+	}
+	for i, e := range strings.Split(set, "\n") {
+		name, value, _ := strings.Cut(e, "=")
+		a := Assign{name, value + sentinel, plan.Origin{Text: "--env " + e + sentinel}}
+		if e == "" {
+			continue
+		}
+		switch i % 5 {
+		case 0:
+			p.Set = append(p.Set, a)
+		case 1:
+			p.Inject = append(p.Inject, a)
+		case 2:
+			a.Origin = plan.Origin{File: "f.toml", Line: 1, Text: e + sentinel}
+			p.Fixed = append(p.Fixed, a)
+		case 3:
+			p.Flags = append(p.Flags, a)
+		case 4:
+			p.Extra = append(p.Extra, a)
+		}
+	}
+	return in, p
 }
 
 // sentinelIfValue plants the sentinel at the end of a value, or of an entry that
@@ -196,7 +210,7 @@ func TestRandomPolicies(t *testing.T) {
 	for range 1000 {
 		in := Input{Home: "/home/u", TmpDir: "/tmp", AccountHome: "/home/u", FS: fuzzTree}
 		some(60, func() { in.Ambient = append(in.Ambient, word()+"="+values[rnd.IntN(len(values))]+" "+sentinel) })
-		p := Policy{Mode: fuzzModes[rnd.IntN(3)], Base: fuzzBases[rnd.IntN(6)], KeepFDs: rnd.IntN(4) == 0}
+		p := Policy{Mode: fuzzModes[rnd.IntN(3)], Base: fuzzBases[rnd.IntN(len(fuzzBases))], KeepFDs: rnd.IntN(4) == 0}
 		rule := func() Rule {
 			s := word()
 			if rnd.IntN(2) == 0 {
@@ -210,13 +224,14 @@ func TestRandomPolicies(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			p.Auth = Name{Name: word()}
 		}
-		for _, l := range []*[]Assign{&p.Set, &p.Inject, &p.Fixed, &p.Flags} {
+		for _, l := range []*[]Assign{&p.Set, &p.Inject, &p.Fixed, &p.Flags, &p.Extra} {
 			some(3, func() {
 				n := word()
 				*l = append(*l, Assign{n, sentinel, plan.Origin{Text: "--env " + n + "=" + sentinel}})
 			})
 		}
 		checkPolicy(t, in, p)
+		checkWindows(t, in, p)
 	}
 }
 

@@ -39,11 +39,14 @@ type Base string
 //	session          PATH TERM LANG LC_ALL TZ USER; RUSTUP_HOME and NPM_CONFIG_CACHE,
 //	                 derived from the account home when not set
 //	contract         as session
+//	workspace        as session, and what step "operations" of the package comment adds
 //	gate             PATH USERPROFILE TMP TEMP RUSTUP_HOME NPM_CONFIG_CACHE CI TERM LANG LC_ALL TZ
 //	probe            PATH USERPROFILE TMP TEMP TERM LANG LC_ALL TZ USER
 //
 // HOME and TMPDIR are in every base, with values from Input; gate and probe
-// also get TMP and TEMP.
+// also get TMP and TEMP. On Windows every base also has SystemRoot ComSpec
+// PATHEXT SystemDrive windir OS PROCESSOR_ARCHITECTURE PSModulePath, and the
+// gate derives the toolchain locations as well.
 const (
 	BaseShell    Base = "shell"
 	BaseTerminal Base = "terminal"
@@ -51,17 +54,19 @@ const (
 	BaseContract Base = "contract"
 	BaseGate     Base = "gate"
 	BaseProbe    Base = "probe"
+
+	BaseWorkspace Base = "workspace"
 )
 
 // ParseBase reads a base, exactly as written above.
 func ParseBase(s string) (Base, error) {
 	switch b := Base(s); b {
-	case BaseShell, BaseTerminal, BaseSession, BaseContract, BaseGate, BaseProbe:
+	case BaseShell, BaseTerminal, BaseSession, BaseContract, BaseGate, BaseProbe, BaseWorkspace:
 		return b, nil
 	}
 	return "", &plan.Error{
 		Op:   "cannot read the environment base",
-		Hint: "use shell, terminal, session, contract, gate or probe",
+		Hint: "use shell, terminal, session, contract, gate, probe or workspace",
 		Err:  errBase,
 	}
 }
@@ -83,19 +88,21 @@ type Input struct {
 	// Ambient is the caller's environment, "NAME=value".
 	Ambient []string
 	// AccountHome is the home directory of the account record (not $HOME), an
-	// absolute host path; "" when unknown.
+	// absolute host path; "" when unknown, and then the ambient HOME
+	// (USERPROFILE on Windows) stands for it.
 	AccountHome string
-	// OS is the host's runtime.GOOS; "" is the same as "linux". Build refuses "windows".
+	// OS is the host's runtime.GOOS; "" is the same as "linux". For "windows"
+	// see the package comment.
 	OS string
-	// FS is a view of the host's file tree rooted at "/"; nil when there is
-	// none, and then no directory exists.
+	// FS is a view of the host's file tree rooted at "/"; on Windows its root
+	// holds the drives ("C:/Users"). Without one (nil) no file exists.
 	FS fs.FS
 	// Home and TmpDir are HOME and TMPDIR as seen inside the box. When one is
 	// "", the ambient variable has no special meaning and crosses by the rules
 	// of the mode; both are meant to be set.
 	Home, TmpDir string
-	// ScratchHome says that Home is a private directory of this run. It only
-	// changes the reason that HOME is shown with.
+	// ScratchHome says that Home is a private directory of this run. It changes
+	// the reason that HOME is shown with; on Windows also what else is set.
 	ScratchHome bool
 }
 
@@ -145,6 +152,10 @@ type Policy struct {
 	Inject []Assign // stored, overlaid in every mode
 	Fixed  []Assign // decided by wall: PWD, a base commit, cache locations
 	Flags  []Assign // --env
+	Extra  []Assign // of the program that uses this package: last and verbatim, see Session
+
+	// Managed are further names that Pass and Auth may not name, in any casing.
+	Managed []string
 
 	// KeepFDs says that inherited descriptors stay open, so that the variables
 	// which name them keep their meaning.
@@ -159,7 +170,7 @@ type Result struct {
 }
 
 // BaseSHAName is the reference's name for the variable that holds the pinned
-// base commit of a contract; callers put it in Policy.Fixed.
+// base commit of a contract; see ContractOptions.
 const BaseSHAName = "KRANZ_BASE_SHA"
 
 // DefaultPath is PATH when the caller has none: the directories of login(1) and

@@ -12,12 +12,12 @@ func (b Base) inTable(name string) bool {
 			return true
 		}
 		return strings.HasPrefix(name, "LC_")
-	case BaseSession, BaseContract:
+	case BaseSession, BaseContract, BaseWorkspace:
 		switch name {
 		case "PATH", "TERM", "LANG", "LC_ALL", "TZ", "USER":
 			return true
 		}
-		return b.derives() && location(name)
+		return location(name)
 	case BaseGate:
 		switch name {
 		case "PATH", "HOME", "USERPROFILE", "TMPDIR", "TMP", "TEMP", "CI", "TERM", "LANG", "LC_ALL", "TZ":
@@ -35,7 +35,9 @@ func (b Base) inTable(name string) bool {
 
 // derives reports whether the base looks for toolchains in the account home.
 // The gate does not: it has the operator's HOME, where they are found anyway.
-func (b Base) derives() bool { return b == BaseSession || b == BaseContract }
+func (b Base) derives() bool {
+	return b == BaseSession || b == BaseContract || b == BaseWorkspace
+}
 
 // setsTemp reports whether TMP and TEMP are set even when the caller has none.
 func (b Base) setsTemp() bool { return b == BaseGate || b == BaseProbe }
@@ -58,4 +60,20 @@ var managed = [...]string{
 	"TERM", "LANG", "LC_ALL", "TZ", "USER",
 	BaseSHAName, "CARGO_HOME", "RUSTUP_HOME", "NPM_CONFIG_CACHE",
 	"PWD",
+}
+
+// operational holds what commands that fetch and check sources need of the host:
+// its proxy, certificates and a forwarded ssh agent. None names a program.
+var operational = [...]string{
+	"SSH_AUTH_SOCK", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO",
+}
+
+// spelled holds the names besides managed and operational that this package
+// compares exactly; on Windows other spellings are the same variable.
+var spelled = [...]string{
+	"CI", "COLORTERM", "LANGUAGE", "LOGNAME", "SHELL", "SHLVL", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL",
+	"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID",
+	"NODE_CHANNEL_FD", "NODE_CHANNEL_SERIALIZATION_MODE", "BASH_XTRACEFD", "WAYLAND_SOCKET",
+	"MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "CARGO_MAKEFLAGS",
 }
