@@ -65,8 +65,12 @@ type Options struct {
 	Default string   // the subcommand's default profile: "agent" or "gate"
 	Flags   []Flag   // in order
 	Command []string // the command and its arguments; Command[0] is looked up in the PATH of the box
-	Keep    bool     // --keep
-	KeepFDs []int    // --fd N
+	// NoCommand asks for the plan of every command, for a look at the rest of it:
+	// Command is not used, the plan has none, and so it is not valid and no stage
+	// carries it out.
+	NoCommand bool
+	Keep      bool  // --keep
+	KeepFDs   []int // --fd N
 	// CustomFilter is the compiled program when Flags or the profile name an
 	// OCI seccomp file; profile calls it with the path as resolved.
 	CustomFilter func(path string, data []byte) ([]byte, error)

@@ -22,6 +22,14 @@ func InjectedFile(h Host, workspace string) (string, error) {
 	return s.injectedFile()
 }
 
+// UserDir is where the user's own profiles are when workspace is the workspace,
+// the directory of [InjectedFile].
+func UserDir(h Host, workspace string) (string, error) {
+	s := newStack(h)
+	s.at.workspace = workspace
+	return s.configDir()
+}
+
 func (s *Stack) injectedFile() (string, error) {
 	d, err := s.configDir()
 	if d == "" || err != nil {

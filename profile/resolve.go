@@ -47,6 +47,9 @@ func Resolve(h Host, o Options) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	if o.NoCommand {
+		return p, nil
+	}
 	if err := p.Validate(); err != nil {
 		return plan.Plan{}, bug(err)
 	}
@@ -73,7 +76,7 @@ type resolver struct {
 }
 
 func (r *resolver) resolve() (plan.Plan, error) {
-	if len(r.o.Command) == 0 || r.o.Command[0] == "" {
+	if !r.o.NoCommand && (len(r.o.Command) == 0 || r.o.Command[0] == "") {
 		return plan.Plan{}, &plan.Error{Op: "there is no command to run", Hint: "write it behind --, for example: wall run -- make test"}
 	}
 	for i, a := range r.o.Command {
@@ -136,6 +139,9 @@ func (r *resolver) resolve() (plan.Plan, error) {
 	if err := errors.Join(errs...); err != nil {
 		return plan.Plan{}, err
 	}
+	if r.o.NoCommand {
+		return r.p, nil
+	}
 	if err := r.command(); err != nil {
 		return plan.Plan{}, err
 	}
@@ -159,10 +165,20 @@ var ours = []string{"/proc", "/sys", "/dev"}
 // systemDirs are never a workspace: the whole system would be writable to root.
 var systemDirs = []string{"/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/opt", "/run", "/sbin", "/usr", "/var"}
 
+// ErrWorkspace matches the error of Resolve for a directory that is no workspace,
+// such as the home directory or /.
+var ErrWorkspace = errors.New("not a workspace")
+
+// unfit says why a directory is no workspace; it matches ErrWorkspace.
+type unfit string
+
+func (u unfit) Error() string        { return string(u) }
+func (u unfit) Is(target error) bool { return target == ErrWorkspace }
+
 func (r *resolver) saneWorkspace(ws string, o plan.Origin) error {
 	const choose = "change to the project, or name it with --workspace"
 	fail := func(why, hint string) error {
-		return &plan.Error{Op: "cannot use " + quote(ws) + " as the workspace: it " + why, Origin: o, Hint: hint}
+		return &plan.Error{Op: "cannot use " + quote(ws) + " as the workspace", Origin: o, Hint: hint, Err: unfit("it " + why)}
 	}
 	if ws == "/" {
 		return fail("is the whole file system", choose)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -60,7 +59,7 @@ built, else 1.`,
 			return err
 		}
 		if asJSON {
-			err = d.writeJSON(s.out)
+			err = writeJSON(s.out, d)
 		} else {
 			err = d.writeText(s.out)
 		}
@@ -167,15 +166,6 @@ func customFilterFinding(can bool) finding {
 		f.Detail = "this wall was built without cgo"
 	}
 	return f
-}
-
-func (d diagnosis) writeJSON(w io.Writer) error {
-	b, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
 }
 
 // writeText prints a table and, below each line that is not well, the remedy.

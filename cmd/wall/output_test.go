@@ -110,7 +110,7 @@ Some walls cannot be built here: profiles that ask for them refuse to run.
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 	b.Reset()
-	if err := d.writeJSON(&b); err != nil {
+	if err := writeJSON(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	var back diagnosis
@@ -167,5 +167,22 @@ func TestDiagnoseFindsEverything(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("%s is not tried", name)
 		}
+	}
+}
+
+// TestWriteJSONGivesNoOrders: what is foreign in JSON is no command to a CI system,
+// and comes back the same.
+func TestWriteJSONGivesNoOrders(t *testing.T) {
+	const evil = "##[error]x\n::error::y ##vso[z] ###[w]"
+	var b bytes.Buffer
+	if err := writeJSON(&b, map[string]string{evil: evil}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "##") || strings.Contains(b.String(), "\n::") {
+		t.Errorf("%s", b.String())
+	}
+	var back map[string]string
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back[evil] != evil {
+		t.Errorf("%q, %v", back, err)
 	}
 }

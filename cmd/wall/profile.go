@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,10 +172,12 @@ func absolute(name string) string {
 	return path.Clean(physicalCwd() + "/" + name)
 }
 
-// writeJSON prints v indented.
+// writeJSON prints v indented. No foreign text in it is read as a command by the
+// CI system that records the output: see [plan.Printable].
 func writeJSON(w io.Writer, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
+		data = bytes.ReplaceAll(data, []byte("##"), []byte(`#\u0023`)) // "##" can only be in a string
 		_, err = w.Write(append(data, '\n'))
 	}
 	return err

@@ -131,11 +131,8 @@ func newProfileChecker(target string) (*profileChecker, error) {
 	h.User, h.AccountHome, h.AccountSh = a.name, a.home, a.shell
 	c := &profileChecker{options: lint.Options{Host: h, Path: filepath.SplitList(os.Getenv("PATH"))}, seen: make(map[string]bool)}
 	c.paths = workspacePaths{cwd: h.Cwd, home: h.AccountHome}
-	switch dir := os.Getenv("XDG_CONFIG_HOME"); {
-	case path.IsAbs(dir):
-		c.options.Config = path.Join(dir, "wall")
-	case h.AccountHome != "":
-		c.options.Config = path.Join(h.AccountHome, ".config/wall")
+	if c.options.Config, err = profile.UserDir(h, h.Cwd); err != nil {
+		return nil, err
 	}
 	if target != "" {
 		if c.options.Target, err = lint.ParseTarget(target); err != nil {

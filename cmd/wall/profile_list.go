@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -99,6 +98,10 @@ func listProfiles() ([]listedProfile, error) {
 	if err != nil {
 		return nil, err
 	}
+	user, err := profile.UserDir(h, h.Cwd)
+	if err != nil {
+		return nil, err
+	}
 	var list []listedProfile
 	for _, n := range profile.Builtins() {
 		data, err := profile.Builtin(n)
@@ -117,7 +120,7 @@ func listProfiles() ([]listedProfile, error) {
 		shown string
 	}{
 		{profile.LayerSystem, profile.SystemDir, profile.SystemDir},
-		{profile.LayerUser, userProfiles(h), ""},
+		{profile.LayerUser, user, ""},
 		{profile.LayerProject, path.Join(h.Cwd, profile.ProjectDir), profile.ProjectDir},
 	}
 	for _, p := range places {
@@ -127,7 +130,7 @@ func listProfiles() ([]listedProfile, error) {
 		if p.shown == "" {
 			p.shown = p.dir
 		}
-		found, err := listDirectory(h, p.kind, p.dir, p.shown)
+		found, err := listDirectory(h, user, p.kind, p.dir, p.shown)
 		if err != nil {
 			return nil, err
 		}
@@ -138,8 +141,8 @@ func listProfiles() ([]listedProfile, error) {
 }
 
 // listDirectory finds the profiles of one directory. What -p would refuse has an
-// Error.
-func listDirectory(h profile.Host, kind profile.LayerKind, dir, shown string) ([]listedProfile, error) {
+// Error. user is the directory of the user's own profiles, "" when there is none.
+func listDirectory(h profile.Host, user string, kind profile.LayerKind, dir, shown string) ([]listedProfile, error) {
 	entries, err := fs.ReadDir(h.FS, strings.TrimPrefix(dir, "/"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -155,7 +158,7 @@ func listDirectory(h profile.Host, kind profile.LayerKind, dir, shown string) ([
 		}
 		use := name // what -p takes
 		p := listedProfile{Name: oneLine(name), Kind: kind, File: oneLine(path.Join(shown, e.Name()))}
-		if kind == profile.LayerProject && !isInstalled(h, name) {
+		if kind == profile.LayerProject && !isInstalled(h, user, name) {
 			p.Kind = profile.LayerFile
 			use = path.Join(dir, e.Name())
 		}
@@ -223,11 +226,11 @@ func refusal(h profile.Host, name string) *string {
 
 // isInstalled reports whether there is a profile of that name below the project
 // layer.
-func isInstalled(h profile.Host, name string) bool {
+func isInstalled(h profile.Host, user, name string) bool {
 	if isBuiltin(name) {
 		return true
 	}
-	for _, dir := range []string{profile.SystemDir, userProfiles(h)} {
+	for _, dir := range []string{profile.SystemDir, user} {
 		if dir == "" {
 			continue
 		}
@@ -236,32 +239,4 @@ func isInstalled(h profile.Host, name string) bool {
 		}
 	}
 	return false
-}
-
-// userProfiles is where package profile looks for the user's own profiles: not
-// inside the workspace, which is not the user's to trust.
-func userProfiles(h profile.Host) string {
-	home := h.AccountHome
-	for _, v := range h.Environ {
-		name, value, _ := strings.Cut(v, "=")
-		switch {
-		case name == "HOME" && home == "" && path.IsAbs(value):
-			home = value
-		case name == "XDG_CONFIG_HOME" && path.IsAbs(value) && !insideOf(value, h.Cwd):
-			return path.Join(value, "wall")
-		}
-	}
-	if home == "" {
-		return ""
-	}
-	return path.Join(home, ".config/wall")
-}
-
-// insideOf reports whether p lies in dir, behind links too.
-func insideOf(p, dir string) bool {
-	if real, err := filepath.EvalSymlinks(p); err == nil {
-		p = real
-	}
-	p = path.Clean(p)
-	return dir != "" && (p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/"))
 }

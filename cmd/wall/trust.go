@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,7 +105,7 @@ not yes. Without a terminal naming the file is the answer.`,
 			return err
 		}
 		if asJSON {
-			return writeIndented(s.out, r)
+			return writeJSON(s.out, r)
 		}
 		_, err = io.WriteString(s.out, r.change()+r.state())
 		return err
@@ -243,7 +242,7 @@ func (r trustReport) ask(s streams, store string, asJSON bool) error {
 	}
 	r.Trusted = true
 	if asJSON {
-		return writeIndented(s.out, r)
+		return writeJSON(s.out, r)
 	}
 	_, err = io.WriteString(s.out, r.state())
 	return err
@@ -337,7 +336,7 @@ func listTrust(s streams, asJSON bool) error {
 		l.Entries = append(l.Entries, item)
 	}
 	if asJSON {
-		return writeIndented(s.out, l)
+		return writeJSON(s.out, l)
 	}
 	if len(l.Entries) == 0 {
 		_, err := io.WriteString(s.err, "wall: nothing is trusted\n")
@@ -348,15 +347,5 @@ func listTrust(s streams, asJSON bool) error {
 		fmt.Fprintf(&b, "%s  %-10s  %s\n", e.Digest, e.State, quoteOdd(e.Path))
 	}
 	_, err = io.WriteString(s.out, b.String())
-	return err
-}
-
-// writeIndented prints v as JSON that people can read too.
-func writeIndented(w io.Writer, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(data, '\n'))
 	return err
 }
