@@ -107,6 +107,7 @@ var imports = map[string]map[string]string{
 		"profile/lint":           "wall profile check",
 		"profile/convert":        "the importers",
 		"profile/schema":         "prints it",
+		"envscrub/inject":        "wall env, and what runs read of it",
 		"nsexec":                 "runs the plan",
 		"landlock":               "doctor probes it",
 		"seccomp":                "doctor probes it; custom filters are compiled",

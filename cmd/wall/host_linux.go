@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/envscrub/inject"
 	"github.com/wallsandbox/wall/landlock"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
@@ -65,6 +66,7 @@ func gatherHost() (profile.Host, error) {
 		Environ: os.Environ(),
 		FS:      strictFS{os.DirFS("/").(fs.ReadLinkFS)},
 		TempDir: tempDir, DefaultTemp: tempDir,
+		Injected: injectedVars,
 	}
 	if os.Geteuid() != h.UID || os.Getegid() != h.GID {
 		return h, &plan.Error{
@@ -116,6 +118,20 @@ func gatherHost() (profile.Host, error) {
 
 	h.Stdio, err = describeStdio()
 	return h, err
+}
+
+// injectedVars reads the variables that "wall env set" stored, for the runs that
+// want them.
+func injectedVars(file string) ([]profile.InjectedVar, error) {
+	vars, err := inject.Store{Path: file}.Load()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]profile.InjectedVar, 0, len(vars))
+	for _, v := range vars {
+		out = append(out, profile.InjectedVar{Name: v.Name, Value: v.Value})
+	}
+	return out, nil
 }
 
 // physicalCwd is the working directory as the kernel names it, "" when it was
