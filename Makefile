@@ -48,7 +48,7 @@ integration: ## run only the tests of the built binary on this kernel, like test
 
 race: ## run the tests of the packages with the race detector
 	@sh scripts/setup.sh build
-	$(GOTEST) -race -timeout=15m $$($(GO) list ./... | grep -v /integration)
+	GORACE=atexit_sleep_ms=0 $(GOTEST) -race -timeout=15m $$($(GO) list ./... | grep -v /integration)
 
 kernels: ## run wall on other kernels, in qemu (amd64)
 	@sh scripts/setup.sh test

@@ -155,7 +155,7 @@ func (s *stage2) fail(step string, err error) {
 	// When even this fails, stage 1 sees the end of the pipe, which it
 	// reports as a box that was killed before the command ran.
 	_ = writeAll(s.statusFD(), newFailure(step, err).message())
-	os.Exit(plan.ExitFailed)
+	leave(plan.ExitFailed)
 }
 
 func (s *stage2) readOrder() error {
@@ -348,6 +348,14 @@ func execError(name string, err error) error {
 	return e
 }
 
+// leave ends stage 2, at once: what the runtime does at the end of a program (the
+// race detector waits for a second) is nothing to a pid 1 whose box is over.
+func leave(status int) {
+	for {
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(status), 0, 0)
+	}
+}
+
 // control is the life-line and the way signals come in: one byte each, the
 // signal's number. The end of the pipe ends the box.
 func (s *stage2) control() {
@@ -356,7 +364,7 @@ func (s *stage2) control() {
 		var n int
 		err := retry(func() (err error) { n, err = unix.Read(s.controlFD(), buf); return err })
 		if err != nil || n == 0 {
-			os.Exit(plan.ExitFailed)
+			leave(plan.ExitFailed)
 		}
 		for _, b := range buf[:n] {
 			s.deliver(syscall.Signal(b))
@@ -395,7 +403,7 @@ func (s *stage2) reap(pid int) {
 		unix.Close(fd)
 	}
 	if err := writeAll(s.statusFD(), message(msgStarted, nil)); err != nil {
-		os.Exit(plan.ExitFailed) // the launcher is gone
+		leave(plan.ExitFailed) // the launcher is gone
 	}
 	go s.watchMounts()
 	for {
@@ -405,7 +413,7 @@ func (s *stage2) reap(pid int) {
 		case err == unix.EINTR || (err == nil && n != pid):
 			continue
 		case err != nil:
-			os.Exit(plan.ExitFailed)
+			leave(plan.ExitFailed)
 		}
 		var ru unix.Rusage
 		_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &ru) // zero where the kernel refuses
@@ -416,7 +424,7 @@ func (s *stage2) reap(pid int) {
 			MaxRSS: ru.Maxrss * 1024,
 		}
 		_ = writeAll(s.statusFD(), message(msgEnded, e.append(nil)))
-		os.Exit(0)
+		leave(0)
 	}
 }
 
@@ -434,7 +442,7 @@ func (s *stage2) watchMounts() {
 		body = body[:maxMessage]
 	}
 	_ = writeAll(s.statusFD(), message(msgLost, []byte(body)))
-	os.Exit(plan.ExitFailed)
+	leave(plan.ExitFailed)
 }
 
 // probeMain is stage 2 of [Probe]: it tries one facility in the namespaces it
@@ -474,11 +482,11 @@ func probeMain(what string) {
 		return fmt.Errorf("unknown probe %q", path.Base(what))
 	}()
 	if err == nil {
-		os.Exit(0)
+		leave(0)
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) && errno > 0 && errno < 126 {
-		os.Exit(int(errno))
+		leave(int(errno))
 	}
-	os.Exit(126)
+	leave(126)
 }
