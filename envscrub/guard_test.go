@@ -22,6 +22,15 @@ func TestShapes(t *testing.T) {
 			t.Errorf("%s is not in upper case and never matches", p)
 		}
 	}
+	// Each shape is guarded in the plural, too.
+	for _, p := range SecretShapes() {
+		name := strings.TrimSuffix(strings.ReplaceAll(p.String(), "*", "X"), "S") + "S"
+		for _, n := range []string{name, strings.ToLower(name)} {
+			if g, _ := guardOf(n, "x"); g == guardNone {
+				t.Errorf("%s is not guarded", n)
+			}
+		}
+	}
 	// Callers own what they get.
 	SecretShapes()[0] = Pattern{}
 	SecretGaps()[0] = Pattern{}

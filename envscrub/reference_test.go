@@ -110,6 +110,8 @@ func TestKranzToolchainHomes(t *testing.T) {
 		{"empty without a directory", []string{"RUSTUP_HOME="}, "/home/w", BaseSession, ""},
 		{"empty without a record", []string{"RUSTUP_HOME="}, "", BaseSession, ""},
 		{"no record", nil, "", BaseSession, ""},
+		{"no record, so HOME", []string{"HOME=/home/u"}, "", BaseSession, "RUSTUP_HOME=/home/u/.rustup"},
+		{"no record, HOME is relative", []string{"HOME=home/u"}, "", BaseSession, ""},
 		{"root as home", nil, "/", BaseSession, ""},
 		{"gate does not derive", nil, "/home/u", BaseGate, ""},
 		{"shell does not derive", nil, "/home/u", BaseShell, ""},
