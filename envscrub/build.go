@@ -695,8 +695,6 @@ func (b *builder) decides(name string) bool {
 		return b.in.Home != "" && b.redirects()
 	case "TMPDIR":
 		return b.in.TmpDir != ""
-	case "TMP", "TEMP":
-		return b.in.TmpDir != "" && (b.windows || b.p.Base.setsTemp())
 	}
 	return false
 }

@@ -26,7 +26,9 @@ func TestKranzSessionExtra(t *testing.T) {
 	for _, ambient := range [][]string{nil, {"ANTHROPIC_API_KEY="}} {
 		in := kranzInput
 		in.Ambient = ambient
-		if v, _ := get(build(t, in, Session(spec, Name{Name: "ANTHROPIC_API_KEY"})), "ANTHROPIC_API_KEY"); v.Value != "spec" {
+		p := Session(spec, Name{Name: "ANTHROPIC_API_KEY"})
+		p.Set = assigns("ANTHROPIC_API_KEY=set")
+		if v, _ := get(build(t, in, p), "ANTHROPIC_API_KEY"); v.Value != "spec" {
 			t.Errorf("without an ambient value: %+v", v)
 		}
 	}

@@ -121,6 +121,17 @@ func TestWindowsOneCasing(t *testing.T) {
 	if got := envNames(build(t, in, p)); got != "Db HOME PATH TEMP TMP TMPDIR USERPROFILE" {
 		t.Errorf("%s", got)
 	}
+	// Letters beyond ASCII have a casing, too, but none is the casing of an ASCII
+	// letter; other bytes have none.
+	r = build(t, Input{OS: "windows", Ambient: []string{"ä=1", "Ä=2", "ſ=3", "S=4", "\xffa=5", "\xfea=6", "\xffA=7"}}, Policy{Base: BaseShell, Mode: ModeOff})
+	if got := pairs(r); got != "S=4 Ä=2 ſ=3 \xfea=6 \xffA=7" {
+		t.Errorf("%q", got)
+	}
+	// A redirected place cannot be set.
+	r = build(t, windowsInput(), Policy{Base: BaseShell, Mode: ModeStrict, Set: assigns("appdata=x", "LocalAppData=x", "temp=x")})
+	if len(r.Notices) != 3 || strings.Contains(pairs(r), "=x ") {
+		t.Errorf("%s %v", pairs(r), r.Notices)
+	}
 	// A managed name cannot be passed, in any casing, here as elsewhere.
 	for _, os := range []string{"windows", "linux"} {
 		in := Input{OS: os, Ambient: []string{"SYSTEMDRIVE=x", "windir=x", "os=x", "Processor_Architecture=x", "psmodulepath=x"}}
