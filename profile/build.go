@@ -61,7 +61,8 @@ const ownLayer = flagLayer + 2
 type builder struct {
 	t        *tree
 	requests []*request
-	granted  map[string]bool // paths that a grant names exactly
+	granted  map[string]bool   // paths that a grant names exactly
+	secret   map[string]string // files that values are fetched from, with the name of the variable
 
 	spots        map[string]*spot
 	pinned       map[string]bool
@@ -84,7 +85,7 @@ type builder struct {
 func newBuilder(t *tree) *builder {
 	return &builder{
 		hideLayer: ownLayer,
-		t:         t, granted: map[string]bool{}, spots: make(map[string]*spot, 64), pinned: map[string]bool{},
+		t:         t, granted: map[string]bool{}, secret: map[string]string{}, spots: make(map[string]*spot, 64), pinned: map[string]bool{},
 		requests: make([]*request, 0, 256), ops: make([]plan.Mount, 0, 96),
 	}
 }
@@ -312,6 +313,11 @@ func (b *builder) conflict(grant, hide *request) bool {
 	case "runtime":
 		return false
 	default:
+		if v := b.secret[hide.path]; v != "" {
+			b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: the value of " + quote(v) + " comes from it", Origin: grant.origin,
+				Hint: "use one of the two: a secret by name is not to be read inside as well"})
+			return true
+		}
 		if hide.layer == ownLayer {
 			b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is wall's own state", Origin: grant.origin,
 				Hint: "what decides about the next run is never visible in a box"})

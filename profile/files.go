@@ -17,6 +17,9 @@ import (
 func (r *resolver) files() error {
 	b := r.b
 	r.scratch()
+	if err := r.sources(); err != nil {
+		b.errs = append(b.errs, err)
+	}
 	if err := r.homeDir(); err != nil {
 		return err
 	}
@@ -42,6 +45,7 @@ func (r *resolver) files() error {
 	b.build(root)
 	r.ownState()
 	r.policyPaths()
+	r.fetchedPaths()
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
@@ -540,6 +544,10 @@ func (r *resolver) seeds() {
 		case !l.mode.IsRegular():
 			b.notices = append(b.notices, plan.Notice{Origin: s.Origin, Text: quote(l.path) + " is not copied into the scratch home: it is not a regular file",
 				Hint: "only regular files are copied, and links are not followed"})
+			continue
+		}
+		if v := b.secret[l.path]; v != "" {
+			fail(fmt.Errorf("the value of %s comes from it", quote(v)), "use one of the two: a secret by name is not to be read inside as well")
 			continue
 		}
 		seed := plan.Seed{Source: l.path, Target: "home/" + strings.TrimPrefix(s.V.Target(), "~/"), Origin: s.Origin}

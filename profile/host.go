@@ -71,6 +71,9 @@ type Options struct {
 	NoCommand bool
 	Keep      bool  // --keep
 	KeepFDs   []int // --fd N
+	// NoSettings leaves out what the SANDBOX_* variables of Host.Environ say: a
+	// check of a profile must not depend on who makes it.
+	NoSettings bool
 	// CustomFilter is the compiled program when Flags or the profile name an
 	// OCI seccomp file; profile calls it with the path as resolved.
 	CustomFilter func(path string, data []byte) ([]byte, error)

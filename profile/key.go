@@ -25,13 +25,16 @@ const (
 	TypePatterns KeyType = "patterns" // a list of variable names; "*" may stand at the start or the end
 	TypeNames    KeyType = "names"    // a list of variable names
 	TypeName     KeyType = "name"     // one variable name
-	TypeVars     KeyType = "vars"     // a table of variable names and string values
+	TypeVars     KeyType = "vars"     // a table of variable names and values: strings, or tables with one of SourceKeys
 	TypeFilter   KeyType = "filter"   // "default", "strict", or an OCI seccomp file as "./name.json"
 	TypeCount    KeyType = "count"    // an integer, 0 or more
 	TypeSize     KeyType = "size"     // bytes: an integer, or a string such as "4GiB"
 	TypeDuration KeyType = "duration" // a string such as "10m", or 0
 	TypeOutput   KeyType = "output"   // a string such as "1500 chars" or "64KiB"
-	TypePath     KeyType = "path"     // one path; only in Key.Fields
+	TypePath     KeyType = "path"     // one path; only in Key.Fields and SourceKeys
+
+	TypeWords      KeyType = "words"      // a list of strings, the first not empty; only in SourceKeys
+	TypeAttributes KeyType = "attributes" // a table of strings; only in SourceKeys
 )
 
 // A Direction says which change of a key takes privileges away. The project
@@ -180,7 +183,7 @@ var keyTable = []Key{
 	{Name: "environment.deny", Type: TypePatterns, Default: "[]", Tighten: MoreTighter,
 		Doc: "Variables of the caller that never cross.", Since: "0.1.0", field: func(f *File) any { return &f.EnvDeny }},
 	{Name: "environment.set", Type: TypeVars, Default: "{}", Tighten: FewerTighter,
-		Doc: "Variables with fixed values.", Since: "0.1.0", field: func(f *File) any { return &f.EnvSet }},
+		Doc: "Variables with fixed values, or with values that are fetched at every start.", Since: "0.1.0", field: func(f *File) any { return &f.EnvSet }},
 	{Name: "environment.pass", Type: TypeNames, Default: "[]", Tighten: FewerTighter,
 		Doc: "Variables of the caller that cross although they look like a secret.", Since: "0.1.0", field: func(f *File) any { return &f.EnvPass }},
 	{Name: "environment.auth", Type: TypeName,

@@ -45,12 +45,13 @@ type LayerKind string
 
 // The kinds of layers, lowest first. Only the project layer is not trusted.
 const (
-	LayerBuiltin LayerKind = "built-in" // compiled into wall
-	LayerSystem  LayerKind = "system"   // SystemDir/NAME.toml
-	LayerUser    LayerKind = "user"     // UserDir/NAME.toml
-	LayerFile    LayerKind = "file"     // a file that the operator or another profile names
-	LayerProject LayerKind = "project"  // <workspace>/.wall/NAME.toml: may only tighten
-	LayerFlags   LayerKind = "flags"    // the command line
+	LayerBuiltin  LayerKind = "built-in" // compiled into wall
+	LayerSystem   LayerKind = "system"   // SystemDir/NAME.toml
+	LayerUser     LayerKind = "user"     // UserDir/NAME.toml
+	LayerFile     LayerKind = "file"     // a file that the operator or another profile names
+	LayerSettings LayerKind = "settings" // the SANDBOX_* variables of the caller's environment
+	LayerProject  LayerKind = "project"  // <workspace>/.wall/NAME.toml: may only tighten
+	LayerFlags    LayerKind = "flags"    // the command line
 )
 
 // SystemDir holds the profiles of the machine.
@@ -64,7 +65,7 @@ type Layer struct {
 	Kind   LayerKind
 	Name   string // the name it is found by; of a file, as it was written; "" for flags
 	Path   string // on the host, free of links; "" when it is not a file there
-	Digest string // SHA-256 of the content in lower-case hex; "" for flags
+	Digest string // SHA-256 of the content in lower-case hex; "" for flags and settings
 	File   *File  // what it says, without what lies below it
 
 	id   string // Path, or "built-in:NAME"
@@ -388,6 +389,7 @@ type source struct {
 	dir      string // of the file that it stands in; "" for a built-in
 	flag     bool   // from the command line: relative paths start from the working directory
 	existing bool   // of a group in protect: only where the name exists
+	setting  bool   // from a SANDBOX_* variable
 }
 
 // settings are all layers merged: a File in which every value is set or the default.
@@ -425,7 +427,7 @@ func defaults() settings {
 // over puts one layer over what is there: a value that is set replaces, a list
 // adds, an empty list drops what was inherited.
 func (s *settings) over(l Layer, n int) {
-	src := source{layer: n, dir: l.dir, flag: l.Kind == LayerFlags}
+	src := source{layer: n, dir: l.dir, flag: l.Kind == LayerFlags, setting: l.Kind == LayerSettings}
 	if src.flag {
 		src.layer = flagLayer
 	}
@@ -460,7 +462,7 @@ func (s *settings) over(l Layer, n int) {
 		s.seccompDir = l.dir
 	}
 	switch {
-	case l.Kind == LayerFlags || l.Kind == LayerProject:
+	case l.Kind == LayerFlags || l.Kind == LayerProject || l.Kind == LayerSettings:
 	case l.File.Name.Set:
 		s.name = l.File.Name.V
 	default:
@@ -630,7 +632,7 @@ func (s *flagReader) flags(flags []Flag) []error {
 			case strings.IndexByte(v, 0) >= 0:
 				bad("", "--env: the value of %s contains a NUL byte", quote(n))
 			default:
-				s.envFlags = append(s.envFlags, Item[Var]{V: Var{n, v}, Origin: o})
+				s.envFlags = append(s.envFlags, Item[Var]{V: Var{Name: n, Value: v}, Origin: o})
 			}
 		case "pass":
 			if msg := badName(f.Value); msg != "" {

@@ -65,6 +65,10 @@ func (s Seed) Target() string {
 type Var struct {
 	Name  string
 	Value string
+
+	// Source says where the value is fetched at every start; nil when Value is
+	// the value. A path in it is as written.
+	Source *plan.ValueSource
 }
 
 // A File is one parsed profile file: what it says and where, without defaults
@@ -708,22 +712,25 @@ func decodeSet(d *document, k keyed, to *List[Var]) {
 		o := quiet(v.off)
 		shown, _, _ := strings.Cut(v.name, "=") // someone may have quoted NAME=value
 		o.Text = "set " + shown
-		msg := ""
+		x := Var{Name: v.name, Value: v.val.text}
+		msg, hint := "", ""
 		if badName(v.name) != "" {
 			msg = badName(shown + "=")
 		}
 		switch {
 		case msg != "":
+		case v.val.kind == tomlTable:
+			x.Source, msg, hint = decodeSource(v.name, v.val)
 		case v.val.kind != tomlString:
-			msg = fmt.Sprintf("the value of %q must be a string, not %s", v.name, v.val.kind)
+			msg = fmt.Sprintf("the value of %q must be a string or a table that says where it comes from, not %s", v.name, v.val.kind)
 		case strings.IndexByte(v.val.text, 0) >= 0:
 			msg = fmt.Sprintf("the value of %q contains a NUL byte", v.name)
 		}
 		if msg != "" {
-			d.failAs(o.Text, v.off, "", "%s", msg)
+			d.failAs(o.Text, v.off, hint, "%s", msg)
 			continue
 		}
-		to.Items = append(to.Items, Item[Var]{V: Var{v.name, v.val.text}, Origin: o})
+		to.Items = append(to.Items, Item[Var]{V: x, Origin: o})
 	}
 }
 

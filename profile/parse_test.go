@@ -38,7 +38,7 @@ set.B = "2"
 	if o := f.Enforce.Origin; o != (plan.Origin{File: "p.toml", Line: 3, Column: 1, Text: `enforce = "fs"`}) {
 		t.Errorf("origin %+v", o)
 	}
-	if len(f.EnvSet.Items) != 2 || f.EnvSet.Items[1].V != (Var{"B", "2"}) {
+	if len(f.EnvSet.Items) != 2 || f.EnvSet.Items[1].V != (Var{Name: "B", Value: "2"}) {
 		t.Errorf("set %+v", f.EnvSet)
 	}
 }

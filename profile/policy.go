@@ -14,6 +14,13 @@ func (r *resolver) writable(p string) bool {
 	return s.host && s.access == plan.AccessWrite
 }
 
+// changeable reports whether the command can replace the host's file at p, or
+// what is in it.
+func (r *resolver) changeable(p string) bool {
+	s := r.b.at(p)
+	return r.writable(p) || s.host && s.access == plan.AccessWrite
+}
+
 // fixed reports how the command could make a path lead elsewhere the next time
 // that it is walked. kept are files whose own path, free of links, is protected.
 func (r *resolver) fixed(l located, kept []string) error {

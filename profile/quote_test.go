@@ -31,6 +31,11 @@ func TestErrorsShowNoForeignText(t *testing.T) {
 		"[environment]\n\"s\\u0065t\" = { A = \"SECRET\", A = 1 }\n", "[environment]\nset = { A = \"\"\"\nSECRET\"\"\", B = 5 }\n", "[environment]\nset = { A = \"\"\"\nSECRET\"\"\", A = 5 }\n",
 		"environment.set.A = \"SECRET\"\n[environment]\nset.B = \"SECRET\"\nfoo = 1\n", "[environment.set]\nBAD = 5 # SECRET\n", "[environment.set]\nA = \"\"\"\nline1-SECRET\nline2-SECRET\"\"\"\nA = 1\n",
 		"[environment.set]\n\"X=SECRET\" = \"SECRET\"\n",
+		// Tables in place of values that are none.
+		"[environment.set]\nA = { SECRET = \"SECRET\" }\n", "[environment.set]\nA = { file = [\"SECRET\"] }\n", "[environment.set]\nfile = 5 # SECRET\n",
+		"[environment.set]\nA = { env = \"X=SECRET\" }\n", "[environment.set.A]\ncommand = \"SECRET\"\n", "[environment.set]\nA = { keyring = \"SECRET\\u0000\" }\n",
+		"[environment]\nset.A.flie = \"SECRET\"\n", "[environment.set.A]\nfile = \"SECRET\"\nenv = \"SECRET\"\n", "[environment.set]\nA = { command = [\"SECRET\", 5] }\n",
+		"[environment.set.A.secret-service]\nx = { y = \"SECRET\" }\n", "[[environment.set.A]]\nfile = \"SECRET\"\n", "[environment.set]\nA = \"SECRET\"\nA.file = \"SECRET\"\n",
 		// Fields that grants do not have.
 		"[filesystem]\ngrant = [{ path = \"x\", token = \"SECRET\" }]\n", "[filesystem]\ngrant = [{ token = \"SECRET\", path = 1 }]\n", "[filesystem]\ngrant = [{ token = \"\"\"\nSECRET\"\"\", path = 1 }, 5]\n",
 		"[[filesystem.grant]]\npath = \"x\"\ntoken = \"SECRET\"\ntoken = 1\n", "[filesystem]\nseed = [{ token = { x = \"SECRET\" }, path = 1 }]\n",

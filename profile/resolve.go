@@ -66,12 +66,15 @@ type resolver struct {
 	at places
 	p  plan.Plan
 
-	layers    []Layer        // lowest first; the command line is the last
-	profiles  []string       // paths of the profile files that were read, free of links
-	protected []Item[string] // of the key protect, groups expanded
-	git       Item[string]   // the element that asks for git's files to be protected; V is "" when none does
-	pwd       string         // working directory as the command should see it in PWD
-	home      located        // of the account
+	layers    []Layer                     // lowest first; the command line is the last
+	profiles  []string                    // paths of the profile files that were read, free of links
+	stored    []envscrub.Assign           // the injected variables
+	from      map[string]plan.ValueSource // where values of variables are fetched
+	fetch     []fetched                   // the files of from
+	protected []Item[string]              // of the key protect, groups expanded
+	git       Item[string]                // the element that asks for git's files to be protected; V is "" when none does
+	pwd       string                      // working directory as the command should see it in PWD
+	home      located                     // of the account
 	required  map[plan.Wall]bool
 }
 
@@ -120,11 +123,16 @@ func (r *resolver) resolve() (plan.Plan, error) {
 		Stdio:    slices.Clone(r.h.Stdio),
 		KeepFDs:  slices.Compact(slices.Sorted(slices.Values(r.o.KeepFDs))),
 	}
-	r.p.Notices = st.ignored()
+	r.p.Notices = append(st.ignored(), st.notices...)
 	r.b = newBuilder(r.t)
 	r.b.workspace, r.b.cwd = r.at.workspace, r.at.cwd
+	if r.stored, err = r.injected(); err != nil {
+		return plan.Plan{}, err
+	}
 	var errs []error
-	if r.p.Enforce != plan.EnforceOff {
+	if r.p.Enforce == plan.EnforceOff {
+		errs = append(errs, r.sources())
+	} else {
 		errs = append(errs, r.available())
 		r.spaces()
 		if err := r.files(); err != nil {
@@ -337,7 +345,7 @@ func (r *resolver) filter() error {
 	if err := r.fixed(l, nil); err != nil {
 		return fail("name the file by a path that no command can change", err)
 	}
-	if r.writable(at) {
+	if r.changeable(at) {
 		return fail("move the file to where the command cannot write", errors.New("the command can write it, and what it can write cannot be policy"))
 	}
 	if r.o.CustomFilter == nil {
@@ -432,7 +440,7 @@ func (r *resolver) environment() error {
 		in.ScratchHome = r.s.Home.V == "scratch"
 	}
 	var errs []error
-	rules := func(items []Item[string]) []envscrub.Rule {
+	rules := func(items []Item[string], allow bool) []envscrub.Rule {
 		var out []envscrub.Rule
 		for _, it := range items {
 			pat, err := envscrub.ParsePattern(it.V)
@@ -440,7 +448,7 @@ func (r *resolver) environment() error {
 				errs = append(errs, &plan.Error{Op: "cannot use the pattern " + quote(it.V), Origin: it.Origin, Err: err})
 				continue
 			}
-			out = append(out, envscrub.Rule{Pattern: pat, Origin: it.Origin})
+			out = append(out, envscrub.Rule{Pattern: pat, Origin: it.Origin, Guarded: it.setting && allow})
 		}
 		return out
 	}
@@ -451,7 +459,7 @@ func (r *resolver) environment() error {
 		}
 		return out
 	}
-	pol.Allow, pol.Deny = rules(r.s.EnvAllow.Items), rules(r.s.EnvDeny.Items)
+	pol.Allow, pol.Deny = rules(r.s.EnvAllow.Items, true), rules(r.s.EnvDeny.Items, false)
 	for _, it := range r.s.EnvPass.Items {
 		pol.Pass = append(pol.Pass, envscrub.Name{Name: it.V, Origin: it.Origin})
 	}
@@ -459,11 +467,7 @@ func (r *resolver) environment() error {
 		pol.Auth = envscrub.Name{Name: r.s.EnvAuth.V, Origin: r.s.EnvAuth.Origin}
 	}
 	pol.Set, pol.Flags = assigns(r.s.EnvSet.Items), assigns(r.s.envFlags)
-	injected, err := r.injected()
-	if err != nil {
-		return err
-	}
-	pol.Inject = injected
+	pol.Inject = r.stored
 	o := def
 	if r.s.cwdDir.Set {
 		o = r.s.cwdDir.Origin
@@ -477,6 +481,12 @@ func (r *resolver) environment() error {
 		return err
 	}
 	r.p.Env, r.p.Dropped = res.Env, res.Dropped
+	for i := range r.p.Env {
+		// What something above the table decided has its value.
+		if v := &r.p.Env[i]; v.Reason == reasonSet {
+			v.Source = r.from[v.Name]
+		}
+	}
 	r.p.Notices = append(r.p.Notices, res.Notices...)
 	return nil
 }

@@ -22,6 +22,8 @@ type Stack struct {
 	h      Host
 	cli    commandLine
 
+	notices []plan.Notice // about the SANDBOX_* variables
+
 	project Layer    // its File is nil when there is none
 	widened []Change // by the project layer
 	trusted bool
@@ -60,6 +62,9 @@ func load(h Host, o Options, t *tree) (*Stack, error) {
 		if project, err = ld.project(s.at.workspace, name); err != nil {
 			return nil, err
 		}
+	}
+	if !o.NoSettings {
+		layers = s.withSettings(layers, project, flags)
 	}
 	return s, s.finish(layers, project, flags)
 }
@@ -294,6 +299,9 @@ func (s *Stack) Widened() []Change { return slices.Clone(s.widened) }
 // layer. It says nothing about one that does not widen.
 func (s *Stack) Trusted() bool { return s.trusted }
 
+// Notices tells what there is to know about the SANDBOX_* variables that count.
+func (s *Stack) Notices() []plan.Notice { return slices.Clone(s.notices) }
+
 // Name is the name of the profile for people.
 func (s *Stack) Name() string { return s.s.name }
 
@@ -306,7 +314,7 @@ func (s *Stack) Workspace() string { return s.at.workspace }
 func (s *Stack) Layers() []Layer {
 	out := slices.Clone(s.layers)
 	for i := range out {
-		if out[i].Kind != LayerFlags {
+		if out[i].Kind != LayerFlags && out[i].Kind != LayerSettings {
 			sum := sha256.Sum256(out[i].data)
 			out[i].Digest = hex.EncodeToString(sum[:])
 		}
@@ -317,7 +325,7 @@ func (s *Stack) Layers() []Layer {
 // A Setting is the value of one key with its history.
 type Setting struct {
 	Key      Key
-	Value    any         // string, bool, uint64, Amount, []string, []HostPattern, []uint16, []Grant, []Seed; of environment.set only the names, []string
+	Value    any         // string, bool, uint64, Amount, []string, []HostPattern, []uint16, []Grant, []Seed; of environment.set only the names, []string, and of its elements a Var without the value
 	Text     string      // the value as a profile writes it; values of variables are left out
 	Origin   plan.Origin // the line that decided; of a list the highest layer that has it
 	Layer    int         // index into Layers; -1 for a default
@@ -491,7 +499,7 @@ func show(k Key, f any, layer int) (v any, text string, items []Setting) {
 			}
 			return out
 		}
-		v, text, items = showList(k, f, layer, func(v Var) any { return v.Name }, func(v Var) string { return v.Name + " = ..." }, names)
+		v, text, items = showList(k, f, layer, func(v Var) any { return Var{Name: v.Name, Source: v.Source} }, Var.toml, names)
 		if len(items) == 0 {
 			return v, "{}", items
 		}

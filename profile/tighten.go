@@ -27,7 +27,7 @@ type Change struct {
 	Key    string // full name
 	Kind   ChangeKind
 	Item   string      // of a list: the element, as it is compared; "" for a single value
-	From   string      // single value, or access of a grant, before: as a profile writes it, "" = none, no limit, or absent
+	From   string      // single value, access of a grant, or source of a variable, before: as a profile writes it, "" = none, no limit, or absent
 	To     string      // after
 	Origin plan.Origin // the line that makes the change; of an element that is gone, what took it away
 }
@@ -215,7 +215,7 @@ func (c *comparer) compare() []Change {
 			seed := func(items []Item[Seed]) []fact {
 				var out []fact
 				for _, it := range items {
-					out = append(out, fact{c.path(it.source, it.V.Path) + " to " + it.V.Target(), "", it.Origin})
+					out = append(out, fact{item: c.path(it.source, it.V.Path) + " to " + it.V.Target(), origin: it.Origin})
 				}
 				return out
 			}
@@ -297,7 +297,15 @@ func (c *comparer) number(k *Key, aSet bool, a uint64, bSet bool, b uint64, o pl
 type fact struct {
 	item   string
 	secret string // part of the identity, never shown
+	shown  string // of the element, in place of "yes"
 	origin plan.Origin
+}
+
+func (f fact) yes() string {
+	if f.shown != "" {
+		return f.shown
+	}
+	return "yes"
 }
 
 func plainText(s string) string { return s }
@@ -305,7 +313,7 @@ func plainText(s string) string { return s }
 func facts[T any](items []Item[T], text func(T) string) []fact {
 	out := make([]fact, 0, len(items))
 	for _, it := range items {
-		out = append(out, fact{text(it.V), "", it.Origin})
+		out = append(out, fact{item: text(it.V), origin: it.Origin})
 	}
 	return out
 }
@@ -317,13 +325,13 @@ func (c *comparer) places(k *Key, items []Item[string]) []fact {
 	var out []fact
 	for _, it := range expandGroups(items) {
 		if it.V == gitGroup {
-			out = append(out, fact{gitGroup, "", it.Origin})
+			out = append(out, fact{item: gitGroup, origin: it.Origin})
 			continue
 		}
 		p := c.path(it.source, it.V)
-		out = append(out, fact{p, "", it.Origin})
+		out = append(out, fact{item: p, origin: it.Origin})
 		if k.Name == inProtect && !it.existing {
-			out = append(out, fact{p + " while absent", "", it.Origin})
+			out = append(out, fact{item: p + " while absent", origin: it.Origin})
 		}
 	}
 	return out
@@ -346,13 +354,13 @@ func (c *comparer) lists(k *Key, a, b []fact, at plan.Origin) {
 	for _, f := range b {
 		if id := [2]string{f.item, f.secret}; !inA[id] {
 			inA[id] = true
-			c.add(k, gained, f.item, "", "yes", f.origin)
+			c.add(k, gained, f.item, "", f.yes(), f.origin)
 		}
 	}
 	for _, f := range a {
 		if id := [2]string{f.item, f.secret}; !inB[id] {
 			inB[id] = true
-			c.add(k, lost, f.item, "yes", "", at)
+			c.add(k, lost, f.item, f.yes(), "", at)
 		}
 	}
 }
@@ -361,10 +369,13 @@ func (c *comparer) lists(k *Key, a, b []fact, at plan.Origin) {
 func (c *comparer) vars(k *Key, a []Item[Var], b *List[Var]) {
 	last := func(items []Item[Var]) []fact {
 		var out []fact
-		for i, it := range items {
-			if !slices.ContainsFunc(items[i+1:], func(x Item[Var]) bool { return x.V.Name == it.V.Name }) {
-				out = append(out, fact{it.V.Name, it.V.Value, it.Origin})
+		for _, it := range lastVars(items) {
+			f := fact{item: it.V.Name, secret: "value " + it.V.Value, origin: it.Origin}
+			if it.V.Source != nil {
+				f.shown = sourceText(*it.V.Source)
+				f.secret = "source " + f.shown
 			}
+			out = append(out, f)
 		}
 		return out
 	}
@@ -375,6 +386,21 @@ func (c *comparer) vars(k *Key, a []Item[Var], b *List[Var]) {
 			x.Kind = Other // the caller's own may cross where the fixed one was
 		}
 	}
+}
+
+// lastVars gives of each variable the element that counts.
+func lastVars(items []Item[Var]) []Item[Var] {
+	last := make(map[string]int, len(items))
+	for i, it := range items {
+		last[it.V.Name] = i
+	}
+	var out []Item[Var]
+	for i, it := range items {
+		if last[it.V.Name] == i {
+			out = append(out, it)
+		}
+	}
+	return out
 }
 
 // hosts compares lists of host patterns by what they cover.
@@ -525,7 +551,7 @@ type Effective struct {
 	EnvScrub string // the mode in force, also when it is the default of the base
 	EnvAllow []string
 	EnvDeny  []string
-	EnvSet   []string // names
+	EnvSet   []string // names; of those with a source also that, as a profile writes it
 	EnvPass  []string
 	EnvAuth  string
 	Inject   bool
@@ -555,7 +581,7 @@ func (s *Stack) Effective() Effective {
 		Network: x.Network.V, Hosts: texts(x.NetAllow.Items, HostPattern.String), HostsDenied: texts(x.NetDeny.Items, HostPattern.String),
 		ProxyVariables: x.ProxyVariables.V, CheckSNI: x.CheckSNI.V,
 		EnvBase: x.EnvBase.V, EnvScrub: x.EnvScrub.V, EnvAllow: texts(x.EnvAllow.Items, plainText), EnvDeny: texts(x.EnvDeny.Items, plainText),
-		EnvSet: texts(x.EnvSet.Items, func(v Var) string { return v.Name }), EnvPass: texts(x.EnvPass.Items, plainText), EnvAuth: x.EnvAuth.V,
+		EnvSet: texts(lastVars(x.EnvSet.Items), Var.effective), EnvPass: texts(x.EnvPass.Items, plainText), EnvAuth: x.EnvAuth.V,
 		Inject: x.Inject.V, Caches: texts(x.Caches.Items, plainText),
 		TTY: x.TTY.V, Seccomp: x.Seccomp.V, Nested: x.Nested.V,
 	}

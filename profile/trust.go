@@ -131,6 +131,11 @@ func checkProject(l Layer) error {
 	if v := l.File.Seccomp; v.Set && isFilterFile(v.V) {
 		fail(v.Origin, "write \"strict\" or \"default\", or name the file in a profile of your own", "a project layer cannot bring a system call filter of its own")
 	}
+	for _, it := range l.File.EnvSet.Items {
+		if it.V.Source != nil {
+			fail(it.Origin, "name it in a profile of your own, for example in ~/.config/wall", "a project layer cannot say where the value of %s comes from", quote(it.V.Name))
+		}
+	}
 	for _, list := range []*List[string]{&l.File.Hide, &l.File.Protect} {
 		for _, it := range list.Items {
 			if climbs(it.V) {

@@ -103,8 +103,11 @@ func loadStack(name string) (profile.Host, *profile.Stack, error) {
 }
 
 // tellUnusable says on w what keeps a profile from being run, as a warning: the
-// commands that show it still do.
+// commands that show it still do. What the caller's settings do not do is told too.
 func tellUnusable(w io.Writer, st *profile.Stack) error {
+	if err := printPlanNotes(w, plan.Plan{Notices: st.Notices()}); err != nil {
+		return err
+	}
 	err := st.Err()
 	if err == nil {
 		return nil

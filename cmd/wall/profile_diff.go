@@ -77,7 +77,7 @@ is wider or cannot be ordered, with --fail-on any when anything differs, else 0.
 // loadSide reads one of the profiles that are compared.
 func loadSide(s streams, h profile.Host, name, over string) (*profile.Stack, error) {
 	if name != "-" && !isProfileFile(name) && over == "" {
-		return profile.Load(h, profile.Options{Profile: name})
+		return profile.Load(h, profile.Options{Profile: name, NoSettings: true})
 	}
 	shown := name
 	if name == "-" {
@@ -123,15 +123,16 @@ func newDifference(a, b string, changes []profile.Change) difference {
 		return func(c profile.Change) bool { return c.Key == vars && c.Item == name && c.To != "" }
 	}
 	for _, c := range changes {
-		other := c.Key == vars && c.To != "" && slices.ContainsFunc(changes, func(x profile.Change) bool {
-			return x.Key == vars && x.Item == c.Item && x.To == ""
+		was := slices.IndexFunc(changes, func(x profile.Change) bool {
+			return c.Key == vars && c.To != "" && x.Key == vars && x.Item == c.Item && x.To == ""
 		})
 		if c.Key == vars && c.To == "" && slices.ContainsFunc(changes, gained(c.Item)) {
 			continue // told together
 		}
 		j := jsonChange{Key: c.Key, Item: c.Item, From: c.From, To: c.To, Text: changeWords(c), Origin: originJSON(c.Origin), origin: c.Origin}
-		if other {
-			j.Text = vars + ": the variable " + quoteOdd(c.Item) + " has another fixed value"
+		if was >= 0 {
+			j.From = changes[was].From
+			j.Text = otherValue(c.Item, j.From, j.To)
 		}
 		switch c.Kind {
 		case profile.Wider:
@@ -155,6 +156,22 @@ func newDifference(a, b string, changes []profile.Change) difference {
 		d.Verdict = "narrower"
 	}
 	return d
+}
+
+// otherValue tells that a variable of environment.set has another value, or
+// another source, which begins with a brace.
+func otherValue(name, from, to string) string {
+	source := func(s string) bool { return strings.HasPrefix(s, "{") }
+	text := "environment.set: the variable " + quoteOdd(name)
+	switch {
+	case source(to) && source(from):
+		return text + " comes from " + to + ", was " + from
+	case source(to):
+		return text + " comes from " + to + ", was a fixed value"
+	case source(from):
+		return text + " has a fixed value, was " + from
+	}
+	return text + " has another fixed value"
 }
 
 func (d difference) text() string {
@@ -228,8 +245,11 @@ func changeWords(c profile.Change) string {
 		item, absent := strings.CutSuffix(c.Item, " while absent")
 		if words, ok := itemWords()[c.Key]; ok {
 			text := words[0]
-			if c.To == "" {
+			switch {
+			case c.To == "":
 				text = words[1]
+			case strings.HasPrefix(c.To, "{"):
+				return fmt.Sprintf("%s: the variable %s comes from %s", c.Key, quoteOdd(item), c.To)
 			}
 			text = fmt.Sprintf(text, quoteOdd(item))
 			if absent {

@@ -108,8 +108,9 @@ var typeWords = map[profile.KeyType]string{
 	profile.TypeVersion: "`1`", profile.TypeText: "string", profile.TypeProfile: "name or `\"./file.toml\"`", profile.TypeBool: "boolean",
 	profile.TypePath: "path", profile.TypePaths: "list of paths and groups", profile.TypeDevices: "list of devices", profile.TypeGrants: "list of tables",
 	profile.TypeSeeds: "list of tables", profile.TypeHosts: "list of hosts", profile.TypePorts: "list of ports", profile.TypePatterns: "list of names, with a star at one end",
-	profile.TypeNames: "list of names", profile.TypeName: "name", profile.TypeVars: "table of strings", profile.TypeFilter: "`\"default\"`, `\"strict\"` or `\"./filter.json\"`",
+	profile.TypeNames: "list of names", profile.TypeName: "name", profile.TypeVars: "table of strings and sources", profile.TypeFilter: "`\"default\"`, `\"strict\"` or `\"./filter.json\"`",
 	profile.TypeCount: "number", profile.TypeSize: "bytes, or a size such as `\"4GiB\"`", profile.TypeDuration: "duration such as `\"10m\"`, or `0`",
+	profile.TypeWords: "list of strings", profile.TypeAttributes: "table of strings",
 	profile.TypeOutput: "amount such as `\"1500 chars\"` or `\"64KiB\"`",
 }
 
@@ -171,6 +172,10 @@ func reference() string {
 				fmt.Fprintf(&b, "\nEach element of `%s`:\n", k.Last())
 				rows(k.Fields, true)
 			}
+			if k.Type == profile.TypeVars {
+				fmt.Fprintf(&b, "\nIn place of a value `%s` takes a table with exactly one of these keys, in profiles of the operator only:\n", k.Last())
+				rows(profile.SourceKeys(), true)
+			}
 		}
 	}
 	b.WriteString("\n### Groups\n\n| group | in | what it stands for |\n| --- | --- | --- |\n")
@@ -211,6 +216,9 @@ func TestReferenceIsComplete(t *testing.T) {
 		for _, f := range k.Fields {
 			check(f)
 		}
+	}
+	for _, k := range profile.SourceKeys() {
+		check(k)
 	}
 }
 

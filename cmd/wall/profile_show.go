@@ -167,6 +167,8 @@ func valueJSON(v any) any {
 		return grant{v.Path, string(v.Access), v.Why, v.Optional}
 	case profile.Seed:
 		return seed{v.Path, v.Target(), v.Why}
+	case profile.Var:
+		return v.Name
 	case []profile.HostPattern:
 		return each(v)
 	case []profile.Grant:
@@ -212,7 +214,11 @@ func resolvedText(st *profile.Stack) string {
 			fmt.Fprintf(&b, "# %s is not set\n", name)
 		case v.Key.Type == profile.TypeVars:
 			for _, x := range v.Items {
-				fmt.Fprintf(&b, "# %s.%s = ...  # %s\n", name, oneLine(x.Value.(string)), where(x.Origin))
+				mark := "# " // the value is not shown, and a relative path would start from elsewhere
+				if src := x.Value.(profile.Var).Source; src != nil && !relativeSource(*src) {
+					mark = ""
+				}
+				fmt.Fprintf(&b, "%s%s.%s  # %s\n", mark, name, oneLine(x.Text), where(x.Origin))
 			}
 		case len(v.Items) > 0:
 			fmt.Fprintf(&b, "%s = [\n", name)
@@ -225,6 +231,21 @@ func resolvedText(st *profile.Stack) string {
 		}
 	}
 	return b.String()
+}
+
+// relativeSource reports whether a source names a file by a path that starts
+// from the directory of its profile.
+func relativeSource(s plan.ValueSource) bool {
+	p := s.Name
+	switch {
+	case s.Kind == plan.SourceCommand:
+		if p = s.Argv[0]; !strings.Contains(p, "/") {
+			return false
+		}
+	case s.Kind != plan.SourceFile:
+		return false
+	}
+	return strings.Trim(p[:1], "/~$") != ""
 }
 
 // where gives an origin without its text, for lines that show the value anyway.

@@ -173,7 +173,7 @@ func (x *check) model(f *profile.File) model {
 	case installed != "":
 		h := x.o.Host
 		h.Cwd, h.Pwd = "/", "" // without a project layer
-		stack, err = profile.Load(h, profile.Options{Profile: installed})
+		stack, err = profile.Load(h, profile.Options{Profile: installed, NoSettings: true})
 	default:
 		stack, err = profile.LoadFile(name, x.src.Data, x.o.Host)
 	}

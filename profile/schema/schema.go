@@ -77,6 +77,15 @@ const (
 	pathShape     = `^[^\u0000]+$`
 )
 
+// sources gives the schemas of the tables that stand in place of a value.
+func sources() []object {
+	var out []object
+	for _, k := range profile.SourceKeys() {
+		out = append(out, object{"type": "object", "additionalProperties": false, "properties": object{k.Name: key(k)}, "required": []string{k.Name}})
+	}
+	return out
+}
+
 // shape gives the schema of the values of one key.
 func shape(k profile.Key) object {
 	text := func(pattern string) object { return object{"type": "string", "pattern": pattern} }
@@ -133,7 +142,11 @@ func shape(k profile.Key) object {
 	case profile.TypeName:
 		return text(nameShape)
 	case profile.TypeVars:
-		return object{"type": "object", "propertyNames": object{"pattern": nameShape}, "additionalProperties": object{"type": "string"}}
+		return object{"type": "object", "propertyNames": object{"pattern": nameShape}, "additionalProperties": object{"anyOf": append([]object{{"type": "string"}}, sources()...)}}
+	case profile.TypeWords:
+		return object{"type": "array", "items": object{"type": "string", "pattern": `^[^\u0000]*$`}, "minItems": 1}
+	case profile.TypeAttributes:
+		return object{"type": "object", "minProperties": 1, "propertyNames": object{"minLength": 1}, "additionalProperties": text(`^[^\u0000]*$`)}
 	case profile.TypeFilter:
 		return object{"anyOf": []object{{"enum": k.Values}, text("/")}}
 	case profile.TypeCount:
