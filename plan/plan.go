@@ -201,6 +201,27 @@ func (s Scratch) Path() string {
 	return s.Root + "/wall-" + s.ID
 }
 
+// WritableRoots are the host directories and files that the command can write to:
+// what is mounted writable, or, in a box without mounts, what Landlock lets it
+// write. With every wall down it is empty, and the command can write what its user
+// can.
+func (p Plan) WritableRoots() []string {
+	var dirs []string
+	for _, m := range p.Mounts {
+		if m.Op == OpBind && m.Access == AccessWrite {
+			dirs = append(dirs, m.Source)
+		}
+	}
+	if len(p.Mounts) == 0 {
+		for _, r := range p.Landlock.Rules {
+			if r.Access == AccessWrite {
+				dirs = append(dirs, r.Path)
+			}
+		}
+	}
+	return dirs
+}
+
 // Unfilled gives the names of the variables whose value has not been fetched, in
 // order. A plan that has any cannot be carried out.
 func (p Plan) Unfilled() []string {
@@ -348,6 +369,10 @@ type Check struct {
 	Path   string
 	Origin Origin
 }
+
+// MaxVariable bounds one variable in bytes: its name, its value, the "=" between and
+// the NUL behind them. It is MAX_ARG_STRLEN of Linux (execve(2)) with pages of 4 KiB.
+const MaxVariable = 128 << 10
 
 // An EnvVar is one variable of the command's environment. Every form for
 // people redacts Value.

@@ -23,7 +23,7 @@ type gitView struct {
 // run programs (core.fsmonitor and others) when somebody runs git there later.
 func viewGit(p plan.Plan) []gitView {
 	var views []gitView
-	for _, dir := range writableRoots(p) {
+	for _, dir := range p.WritableRoots() {
 		fd, err := openPathAt(unix.AT_FDCWD, dir, unix.O_NOFOLLOW)
 		if err != nil {
 			continue // optional and missing, or a file: no place to run git in

@@ -82,7 +82,7 @@ func findHardLinks(roots []string) hardLinks {
 
 // noteHardLinks adds what findHardLinks says to the plan's notices.
 func noteHardLinks(p *plan.Plan) {
-	h := findHardLinks(writableRoots(*p))
+	h := findHardLinks(p.WritableRoots())
 	more := ""
 	if h.partial {
 		more = fmt.Sprintf(" (only the first %d entries were looked at)", maxLinkScan)

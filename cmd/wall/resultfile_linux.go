@@ -258,23 +258,3 @@ func beneathAny(p string, dirs []string) bool {
 	}
 	return false
 }
-
-// writableRoots are the host directories and files that the command of p can
-// write to: what is mounted writable, or, in a box without mounts, what Landlock
-// lets it write.
-func writableRoots(p plan.Plan) []string {
-	var dirs []string
-	for _, m := range p.Mounts {
-		if m.Op == plan.OpBind && m.Access == plan.AccessWrite {
-			dirs = append(dirs, m.Source)
-		}
-	}
-	if len(p.Mounts) == 0 {
-		for _, r := range p.Landlock.Rules {
-			if r.Access == plan.AccessWrite {
-				dirs = append(dirs, r.Path)
-			}
-		}
-	}
-	return dirs
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/envscrub/source"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
@@ -218,8 +219,9 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 	if err := announce(s, f, p); err != nil {
 		return p, outcome{}, err
 	}
+	values := source.Filler{Environ: j.host.Environ}
 	for tries := 1; ; tries++ {
-		o, err := start(ctx, s, p, status)
+		o, err := start(ctx, s, p, &values, status)
 		if err == nil || o.result.Started || o.gaveUp != 0 || tries == maxStarts {
 			return p, o, err
 		}
@@ -277,9 +279,10 @@ type outcome struct {
 	warnings   []string       // about what the command left, for the operator
 }
 
-// start runs the plan to its end; when ctx is done, the box is killed. The error is what kept the command from
+// start runs the plan to its end; when ctx is done, the box is killed. The values that p names by their place are
+// fetched right before, and known to nobody but nsexec. The error is what kept the command from
 // running or, when the result says that it ran, what went wrong around it.
-func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outcome, err error) {
+func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, status statusFD) (o outcome, err error) {
 	if err := status.check(p, s); err != nil {
 		return o, err
 	}
@@ -287,19 +290,18 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 	defer cancel()
 	onTerminal := slices.ContainsFunc([]*os.File{s.in, s.out, s.err}, isTerminal)
 	signals := newRelay(p.Enforce == plan.EnforceOff && onTerminal, cancel)
-	cmd := nsexec.CommandContext(ctx, p)
+	filled, err := values.Fill(ctx, p)
+	if err != nil {
+		err = o.stopped(signals, err)
+		return o, err
+	}
+	cmd := nsexec.CommandContext(ctx, filled)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	gitBefore := viewGit(p)
 	terminals := saveTerminals(s)
 	defer restoreTerminals(terminals)
 	if err := cmd.Start(); err != nil {
-		_, o.gaveUp = signals.stop()
-		if o.gaveUp != 0 {
-			err = &plan.Error{
-				Op:   "stopped by " + signalName(o.gaveUp) + " before the command ran",
-				Exit: 128 + int(o.gaveUp),
-			}
-		}
+		err = o.stopped(signals, err)
 		return o, err
 	}
 	signals.start(cmd)
@@ -328,6 +330,19 @@ func start(ctx context.Context, s streams, p plan.Plan, status statusFD) (o outc
 	return o, err
 }
 
+// stopped is the error of a start that failed with err: a signal, when that was
+// the reason.
+func (o *outcome) stopped(signals *relay, err error) error {
+	_, o.gaveUp = signals.stop()
+	if o.gaveUp == 0 {
+		return err
+	}
+	return &plan.Error{
+		Op:   "stopped by " + signalName(o.gaveUp) + " before the command ran",
+		Exit: 128 + int(o.gaveUp),
+	}
+}
+
 // statusError tells that --status-fd did not work.
 func statusError(err error) error {
 	return &plan.Error{Op: "cannot report on the status descriptor", Err: err}
@@ -353,7 +368,7 @@ func (f *runFlags) openResult(host profile.Host, p plan.Plan) (*resultFile, erro
 	if f.json == "" {
 		return nil, nil
 	}
-	untrusted := writableRoots(p)
+	untrusted := p.WritableRoots()
 	if len(untrusted) == 0 && host.Cwd != "" {
 		untrusted = []string{host.Cwd} // no plan: the usual workspace
 	}

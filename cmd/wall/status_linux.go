@@ -130,7 +130,7 @@ func (s statusFD) checkPath(st *unix.Stat_t, p plan.Plan) error {
 	if st.Nlink > 1 {
 		return errors.New("the file has several names (hard links), and the command may be able to write to one")
 	}
-	roots := writableRoots(p)
+	roots := p.WritableRoots()
 	if beneathAny(name, roots) {
 		return fmt.Errorf("the command can write to %s", quoteOdd(name))
 	}

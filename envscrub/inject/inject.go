@@ -64,9 +64,8 @@ func (v Var) Format(f fmt.State, _ rune) {
 
 const (
 	// MaxString bounds a name, its value, the "=" between and the NUL behind
-	// them, in bytes: MAX_ARG_STRLEN of Linux, 32 pages of 4 KiB (execve(2)). A
-	// command cannot be started with a longer one.
-	MaxString = 128 << 10
+	// them, in bytes. A command cannot be started with a longer one.
+	MaxString = plan.MaxVariable
 	// MaxFile bounds the store, in bytes as it is written. Linux gives arguments
 	// and environment together 2 MiB with the usual stack limit.
 	MaxFile = 1 << 20

@@ -1,0 +1,144 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// programDirs are where a program without a slash is looked up. PATH is the caller's
+// and may name directories of a workspace.
+var programDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"}
+
+// command gives what a program writes on standard output.
+func (f fetcher) command(ctx context.Context, argv []string) (string, error) {
+	program, err := f.program(argv[0])
+	if err != nil {
+		return "", err
+	}
+	// The parent-death signal is about the thread that started the program.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out := &limited{most: plan.MaxVariable}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Args = argv
+	cmd.Dir = "/"
+	cmd.Env = f.programEnviron()
+	cmd.Stdout = out // standard input and error are /dev/null
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	group := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.Cancel = group
+	out.full = func() { _ = group() } // too much is refused, whatever follows
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err // the message names the program already
+		}
+		return "", err
+	}
+	err = cmd.Wait()
+	_ = group() // ESRCH when nothing is left
+	var exit *exec.ExitError
+	switch {
+	case out.over:
+		return "", errLong
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.Is(err, exec.ErrWaitDelay):
+		return "", errors.New("it ended, but something that it started keeps its output open")
+	case errors.As(err, &exit):
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return "", fmt.Errorf("it was ended by signal %d (%s)", int(ws.Signal()), ws.Signal())
+		}
+		return "", &hinted{fmt.Errorf("exit status %d", exit.ExitCode()), "what it wrote is not shown, because it could be a secret; run it by hand"}
+	case err != nil:
+		return "", err
+	}
+	return trim(out.data), nil
+}
+
+// limited keeps what is written up to a size.
+type limited struct {
+	data []byte
+	most int
+	over bool
+	full func() // called once there is too much
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if len(l.data)+len(p) > l.most {
+		if !l.over {
+			l.over = true
+			l.full()
+		}
+		return 0, io.ErrShortWrite
+	}
+	l.data = append(l.data, p...)
+	return len(p), nil
+}
+
+// program finds the file of argv[0], which is an absolute path or a bare name.
+func (f fetcher) program(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return f.executable(name)
+	}
+	for _, d := range programDirs {
+		p, err := f.executable(filepath.Join(d, name))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return p, err
+		}
+	}
+	return "", &hinted{errors.New("there is no such program in " + strings.Join(programDirs, ", ")), "PATH is not searched; write the path of the program, beginning with / or ~/"}
+}
+
+func (f fetcher) executable(name string) (string, error) {
+	real, err := f.trusted(name)
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, real, unix.X_OK, unix.AT_EACCESS); err != nil {
+		return "", &hinted{err, "chmod +x " + quoteOdd(real)}
+	}
+	return name, nil // a program may look at the name it was called by; the way there was checked
+}
+
+// programEnviron is the caller's environment with a PATH in which nothing that the box can
+// write is found: a program looks for others there.
+func (f fetcher) programEnviron() []string {
+	var env []string
+	for _, e := range f.environ {
+		if !strings.HasPrefix(e, "PATH=") {
+			env = append(env, e)
+		}
+	}
+	value, ok := lookup(f.environ, "PATH")
+	if !ok {
+		return env
+	}
+	var dirs []string
+	for _, d := range filepath.SplitList(value) {
+		if !filepath.IsAbs(d) || f.outside(filepath.Clean(d)) != nil {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(d)
+		if err != nil || f.outside(real) != nil {
+			continue
+		}
+		dirs = append(dirs, real)
+	}
+	return append(env, "PATH="+strings.Join(dirs, string(os.PathListSeparator)))
+}
