@@ -8,7 +8,7 @@
 //
 // Paths are absolute, cleaned and free of symbolic links; they are byte strings
 // (Linux paths need not be UTF-8). Sizes are bytes, modes are Unix permission
-// bits including set-id and sticky, durations do not occur.
+// bits including set-id and sticky, durations nanoseconds.
 //
 // The package does not promise that a valid Plan can be carried out on the
 // running kernel; package nsexec finds that out and says which step failed.
@@ -29,6 +29,7 @@ type Plan struct {
 	Spaces   []Space    // namespaces, outermost first
 	Mounts   []Mount    // applied in slice order
 	Limits   []Limit    // rlimits set before the command
+	Bounds   Bounds     // limits of the run as a whole, kept from outside
 	Landlock Landlock   // the file rules said a second time, and scopes
 	Seccomp  Seccomp    // system call filter
 	Stdio    []Stdio    // descriptors 0, 1 and 2 as the caller gave them

@@ -40,6 +40,12 @@ func sample() Plan {
 			{Op: OpSymlink, Target: "/dev/fd", Source: "/proc/self/fd", Origin: o},
 		},
 		Limits: []Limit{{LimitCore, 0, o}},
+		Bounds: Bounds{
+			Time: Bound{600e9, ByTimer, o}, Grace: Bound{5e9, ByTimer, o},
+			Memory: Bound{1 << 30, ByCgroup, o}, Processes: Bound{512, ByCgroup, o},
+			Scratch: Bound{2 << 30, ByWatch, o}, Output: Bound{1500, ByTail, o}, OutputUnit: UnitChars,
+			Cgroup: Cgroup{2, "0123abcd", "/sys/fs/cgroup/a b", "/sys/fs/cgroup/a b"},
+		},
 		Landlock: Landlock{
 			ABI: 7, Stdio: true, Network: true, Signals: true, Abstract: true,
 			Rules: []PathRule{{Path: "/", Access: AccessRead, Except: []string{"/home/u/.ssh"}, Optional: true, Origin: o}},
@@ -180,6 +186,17 @@ func TestValidateRefuses(t *testing.T) {
 		{"guards unsorted", func(p *Plan) { p.Scratch.Guards = []string{"/b", "/a"} }, "guarded paths"},
 		{"seed target", func(p *Plan) { p.Scratch.Seeds[0].Target = "../x" }, "seed target"},
 		{"limit", func(p *Plan) { p.Limits[0].Name = "luck" }, `limit "luck"`},
+		{"bound by another", func(p *Plan) { p.Bounds.Time.By = ByWatch }, `bound time is kept by "watch"`},
+		{"bound by nobody", func(p *Plan) { p.Bounds.Scratch.By = "" }, `bound scratch is kept by ""`},
+		{"bound too large", func(p *Plan) { p.Bounds.Time.Value = 1 << 63 }, "bound time of"},
+		{"output unit", func(p *Plan) { p.Bounds.OutputUnit = "lines" }, `bound output in "lines"`},
+		{"output without a unit", func(p *Plan) { p.Bounds.OutputUnit = "" }, "without a unit"},
+		{"cgroup id", func(p *Plan) { p.Bounds.Cgroup.ID = "../x" }, "cgroup id"},
+		{"cgroup version", func(p *Plan) { p.Bounds.Cgroup.Version = 3 }, "cgroup version 3"},
+		{"cgroup without a version", func(p *Plan) { p.Bounds.Cgroup.Version = 0 }, "without a version"},
+		{"cgroup path", func(p *Plan) { p.Bounds.Cgroup.Memory = "a" }, "not an absolute clean path"},
+		{"two cgroups", func(p *Plan) { p.Bounds.Cgroup.Pids = "/sys/fs/cgroup/b" }, "two directories"},
+		{"bound without its cgroup", func(p *Plan) { p.Bounds.Cgroup.Pids = "" }, "do not fit together"},
 		{"landlock abi", func(p *Plan) { p.Landlock.ABI = -1 }, "landlock abi"},
 		{"landlock access", func(p *Plan) { p.Landlock.Rules[0].Access = "all" }, "has access"},
 		{"landlock exception elsewhere", func(p *Plan) { p.Landlock.Rules[0].Path = "/usr" }, "not below"},
@@ -365,10 +382,10 @@ func TestAttributes(t *testing.T) {
 func TestPrintKeepsLinesWhole(t *testing.T) {
 	p := sample()
 	p.Command.Dir = "/srv/a\nmounts 0\x1b[2J"
-	p.Command.Argv = []string{"a\nb"}
+	p.Command.Argv = []string{"a\nzz"}
 	p.Mounts[1].Origin.Text = "evil\ntext\x1b"
 	s := text(t, p)
-	if strings.Contains(s, "\x1b") || strings.Contains(s, "\nmounts 0") || strings.Contains(s, "\nb") || strings.Contains(s, "\ntext") {
+	if strings.Contains(s, "\x1b") || strings.Contains(s, "\nmounts 0") || strings.Contains(s, "\nzz") || strings.Contains(s, "\ntext") {
 		t.Errorf("a string broke its line:\n%s", s)
 	}
 }

@@ -82,6 +82,7 @@ func (p Plan) Print(w io.Writer) error {
 	for _, l := range p.Limits {
 		line(l.Origin, "  %s %d", l.Name, l.Value)
 	}
+	p.Bounds.print(line)
 	ll := p.Landlock
 	if ll.ABI == 0 {
 		line(none, "landlock none")

@@ -50,6 +50,7 @@ func (p Plan) Validate() error {
 			bad("limit %q", l.Name)
 		}
 	}
+	p.Bounds.validate(bad, abs)
 	p.validateLandlock(bad, abs)
 	if n := len(p.Seccomp.Program); n > 0 && (n%8 != 0 || n > 4096*8 || p.Seccomp.Profile == "") {
 		bad("seccomp program of %d bytes named %q", n, p.Seccomp.Profile)
