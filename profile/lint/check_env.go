@@ -2,10 +2,12 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/wallsandbox/wall/envscrub"
+	"github.com/wallsandbox/wall/plan"
 )
 
 func pattern(s string) envscrub.Pattern {
@@ -57,7 +59,7 @@ func interpreter(name string) bool {
 func (x *check) crossing(f func(e entry, name, how string)) {
 	for _, e := range x.m.ownOf("environment.allow", "environment.pass", "environment.set", "environment.auth") {
 		how := map[string]string{"environment.set": "is set", "environment.auth": "is the credential", "environment.pass": "is passed", "environment.allow": "is allowed"}[e.key]
-		if e.empty || e.key == "environment.set" && (e.secret == "" || e.secret == "/dev/null") {
+		if e.empty || e.key == "environment.set" && e.source == nil && (e.secret == "" || e.secret == "/dev/null") {
 			continue
 		}
 		f(e, strings.TrimRight(e.val, "*"), how)
@@ -101,7 +103,7 @@ var managedNames = []string{
 }
 
 // fixedNames are those of them that a value in set does not change.
-var fixedNames = []string{"HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP", "PWD", envscrub.BaseSHAName}
+var fixedNames = []string{"HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP", "PWD"}
 
 func managedVariables(x *check) {
 	for _, e := range x.m.ownOf("environment.pass", "environment.auth") {
@@ -131,6 +133,104 @@ func credentialVariables(x *check) {
 		if !e.empty && !strings.Contains(e.val, "*") && secretName(e.val) {
 			x.on(e, fmt.Sprintf("%q crosses, and the network of the host is open", e.val))
 		}
+	}
+	for _, e := range x.m.mine("environment.set") {
+		if e.source != nil {
+			x.on(e, fmt.Sprintf("the value of %q is fetched, and the network of the host is open", e.val))
+		}
+	}
+}
+
+// exposedSources finds files of sources that wall refuses, because the command
+// could write them or is shown them.
+func exposedSources(x *check) {
+	for _, e := range x.m.mine("environment.set") {
+		if e.source == nil || e.source.Kind != plan.SourceFile {
+			continue
+		}
+		file := e.source.Name
+		p := x.sourceSpot(file)
+		if why := x.changeable(p); why != "" {
+			x.on(e, fmt.Sprintf("the value of %q comes from %q, which %s", e.val, file, why))
+			continue
+		}
+		for _, key := range []string{"filesystem.grant", "filesystem.seed"} {
+			if slices.ContainsFunc(x.spots(key), func(g entry) bool { return g.val == p }) {
+				x.on(e, fmt.Sprintf("the value of %q comes from %q, which a %s shows to the command", e.val, file, lastKey(key)))
+				break
+			}
+		}
+	}
+}
+
+// sourceSpot is spot for a path of a source, which starts from the profile's
+// directory; "" when that is not known.
+func (x *check) sourceSpot(s string) string {
+	if s != "" && !strings.ContainsRune("/~$", rune(s[0])) {
+		if x.src.Path == "" {
+			return ""
+		}
+		return x.foldHome(path.Join(path.Dir(x.src.Path), s))
+	}
+	return x.spot(s)
+}
+
+// changeable tells why the command could change what is at a spot, "" when it
+// could not. A workspace around the profile itself may be that of the check.
+func (x *check) changeable(p string) string {
+	if p == "" {
+		return ""
+	}
+	abs, ws := x.abs(p), x.workspace
+	if within(p, "$workspace") || within(p, "$cwd") || ws != "" && abs != "" && within(abs, ws) && !within(x.src.Path, ws) {
+		return "lies in the workspace"
+	}
+	for _, g := range x.grants() {
+		if g.grant.Access == plan.AccessWrite && within(p, g.val) {
+			return "lies in a writable grant"
+		}
+	}
+	return ""
+}
+
+// sourcePrograms finds programs that give a value and that a command could have
+// made, or that depend on where the profile lies.
+func sourcePrograms(x *check) {
+	for _, e := range x.m.mine("environment.set") {
+		if e.source == nil || e.source.Kind != plan.SourceCommand || !strings.Contains(e.source.Argv[0], "/") {
+			continue
+		}
+		program := e.source.Argv[0]
+		if why := x.changeable(x.sourceSpot(program)); why != "" {
+			x.on(e, fmt.Sprintf("the value of %q is given by %q, which %s", e.val, program, why))
+		} else if !strings.ContainsRune("/~$", rune(program[0])) {
+			x.on(e, fmt.Sprintf("the value of %q is given by %q, which lies beside the profile", e.val, program))
+		}
+	}
+}
+
+// shells take a program as text.
+var shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "python", "python3", "perl", "ruby", "node", "awk", "env", "eval", "xargs"}
+
+func sourceShells(x *check) {
+	for _, e := range x.m.mine("environment.set") {
+		if e.source == nil || e.source.Kind != plan.SourceCommand {
+			continue
+		}
+		if name := path.Base(e.source.Argv[0]); slices.Contains(shells, name) {
+			x.on(e, fmt.Sprintf("the value of %q is given by %q", e.val, name))
+		}
+	}
+}
+
+// storedForUntrusted finds stored variables that go to commands of a base for
+// code that nobody has looked at.
+func storedForUntrusted(x *check) {
+	if !x.m.is("environment.inject", "true") || !x.m.is("environment.base", "gate", "contract") {
+		return
+	}
+	if own := x.m.ownOf("environment.inject", "environment.base"); len(own) > 0 {
+		x.on(own[len(own)-1], fmt.Sprintf("every stored variable crosses, with base %q", x.m.get("environment.base").val))
 	}
 }
 

@@ -51,4 +51,8 @@ var checks = []struct {
 	{"W051", loopbackServices},
 	{"W052", notInThisVersion},
 	{"W053", unprotected},
+	{"W056", exposedSources},
+	{"W057", sourcePrograms},
+	{"W058", sourceShells},
+	{"W059", storedForUntrusted},
 }

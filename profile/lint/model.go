@@ -21,9 +21,10 @@ type entry struct {
 	list   bool   // an element of a list
 	empty  bool   // the list was written without elements, which drops the inherited ones
 	grant  profile.Grant
-	why    string // of a seed
-	secret string // the value of a variable; looked at, never shown
-	layer  int    // index into model.layers; the checked file has the highest, -1 is a default
+	why    string            // of a seed
+	secret string            // the value of a variable; looked at, never shown
+	source *plan.ValueSource // where the value of a variable comes from; nil when it is written there
+	layer  int               // index into model.layers; the checked file has the highest, -1 is a default
 	origin plan.Origin
 }
 
@@ -297,7 +298,7 @@ func entriesOf(f *profile.File, layer int) []entry {
 		es = append(es, entry{key: "environment.set", list: true, empty: true, layer: layer, origin: f.EnvSet.Origin})
 	}
 	for _, it := range f.EnvSet.Items {
-		es = append(es, entry{key: "environment.set", val: it.V.Name, list: true, secret: it.V.Value, layer: layer, origin: it.Origin})
+		es = append(es, entry{key: "environment.set", val: it.V.Name, list: true, secret: it.V.Value, source: it.V.Source, layer: layer, origin: it.Origin})
 	}
 	strs("environment.pass", f.EnvPass)
 	str("environment.auth", f.EnvAuth)
