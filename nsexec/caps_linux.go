@@ -3,6 +3,7 @@ package nsexec
 import (
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,14 @@ import (
 // set. They are raised as ambient so that they survive execve for a user who is
 // not mapped to root (capabilities(7)).
 var buildCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+
+// overlayCaps are those that stage 2 holds to mount an overlay. overlayfs works
+// in its layers with the rights of who mounted it, also after these are
+// dropped: it makes a work directory of mode 000, and makes files in copies of
+// read-only directories. The command gains nothing by it, because every access
+// is checked against the command's own rights first (overlayfs.rst,
+// "Permission model").
+var overlayCaps = append(slices.Clip(buildCaps), unix.CAP_DAC_OVERRIDE)
 
 type capHeader struct {
 	version uint32

@@ -18,9 +18,9 @@ import (
 // selfTest tries the forbidden things that the plan lists, on the thread the
 // command is about to be forked from, under every wall. A success is an error:
 // a box that does not hold is not used.
-func selfTest(p *plan.Plan, launcher []uint64) error {
+func selfTest(p *plan.Plan, launcher []uint64, lowers []lowerLayer) error {
 	for _, c := range p.Checks {
-		if err := check(p, c, launcher); err != nil {
+		if err := check(p, c, launcher, lowers); err != nil {
 			return &plan.Error{
 				Op:     fmt.Sprintf("self-test %s %s", c.Op, c.Path),
 				Origin: c.Origin,
@@ -32,12 +32,14 @@ func selfTest(p *plan.Plan, launcher []uint64) error {
 	return nil
 }
 
-func check(p *plan.Plan, c plan.Check, launcher []uint64) error {
+func check(p *plan.Plan, c plan.Check, launcher []uint64, lowers []lowerLayer) error {
 	switch c.Op {
 	case plan.CheckUnreadable:
 		return checkUnreadable(c.Path)
 	case plan.CheckUnwritable:
 		return checkUnwritable(c.Path, p.Scratch.ID)
+	case plan.CheckLayer:
+		return checkLayer(c.Path, p.Scratch.ID, lowers)
 	case plan.CheckNoCaps:
 		return checkNoCaps()
 	case plan.CheckNoNewPrivs:

@@ -271,6 +271,10 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		flags |= cloneFlags[s.Kind]
 		origin = s.Origin
 	}
+	caps := buildCaps
+	if hasOverlay(&c.Plan) {
+		caps = overlayCaps
+	}
 	files := c.files(streams)
 	argv := []string{initName}
 	if len(files) > firstFD {
@@ -282,12 +286,15 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		// this process is killed: what protects absent names is not
 		// collected by another run as long as something runs behind it.
 		files = append(files, uintptr(c.scratch.FD()))
+		if fd := c.scratch.KeptFD(); fd >= 0 {
+			files = append(files, uintptr(fd)) // likewise: no other run may use its layers
+		}
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
 		Files: files,
-		Sys:   boxAttr(flags, c.Plan.Identity, &c.pidfd),
+		Sys:   boxAttr(flags, c.Plan.Identity, caps, &c.pidfd),
 	})
 	closeAll(orderR, statusW, controlR)
 	if err != nil {
@@ -299,13 +306,13 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 }
 
 // boxAttr is how stage 2 is cloned.
-func boxAttr(flags uintptr, id plan.Identity, pidfd *int) *syscall.SysProcAttr {
+func boxAttr(flags uintptr, id plan.Identity, caps []uintptr, pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags: flags,
 		// One id each, to itself: inside you are the same user.
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: id.UID, HostID: id.UID, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: id.GID, HostID: id.GID, Size: 1}},
-		AmbientCaps: buildCaps,
+		AmbientCaps: caps,
 		Setsid:      true, // a SIGKILL to the caller's process group is not for pid 1
 		PidFD:       pidfd,
 	}

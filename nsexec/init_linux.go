@@ -46,7 +46,8 @@ func Main() {
 // firstFD is the first descriptor behind the standard streams. Stage 2 has its
 // three pipes at base, base+1 and base+2, where base is firstFD unless the plan
 // keeps descriptors; then it is argv[1]. At base+3 it holds the scratch directory, whose
-// lock says that the box lives.
+// lock says that the box lives, and at base+4 the directory of kept caches, if there is one,
+// which is locked likewise.
 const firstFD = 3
 
 // testOnlyStepHook makes a step fail; only the tests of this package set it.
@@ -61,6 +62,7 @@ type stage2 struct {
 	ruleset int             // Landlock ruleset, -1 for none
 	filter  seccomp.Program // nil for none
 	mounts  *mountWatch
+	lowers  []lowerLayer // until the self-test
 	command atomic.Int64 // pid of the command once it runs
 }
 
@@ -95,7 +97,7 @@ func (s *stage2) run() {
 
 	s.step("order", s.readOrder)
 	// Needs CAP_SYS_ADMIN over the mount namespace.
-	s.step("mounts", func() error { return buildRoot(&s.p) })
+	s.step("mounts", func() (err error) { s.lowers, err = buildRoot(&s.p); return err })
 	// Needs CAP_NET_ADMIN over the network namespace.
 	s.step("loopback", s.loopback)
 	s.step("limits", s.limits)
@@ -128,7 +130,13 @@ func (s *stage2) launch(pid chan<- int) {
 	s.step("landlock", s.applyLandlock)
 	// Last, so that the filter need not allow any of the above.
 	s.step("seccomp", s.applyFilter)
-	s.step("self-test", func() error { return selfTest(&s.p, s.launcher) })
+	s.step("self-test", func() error {
+		err := selfTest(&s.p, s.launcher, s.lowers)
+		for _, l := range s.lowers {
+			unix.Close(l.fd)
+		}
+		return err
+	})
 	s.step("signals", ignoreSignals)
 	s.step("execve", func() error {
 		n, err := s.execute()
@@ -475,6 +483,8 @@ func probeMain(what string) {
 			return attach(tree, at)
 		case "loopback":
 			return loopbackUp()
+		case "overlay":
+			return probeOverlay()
 		case "tmpfs", "proc", "sysfs", "devpts", "mqueue":
 			_, err := newFS(what, attrsRead)
 			return err

@@ -21,6 +21,9 @@ type builder struct {
 	host  int // the old root
 	root  int // the new root, once made; -1 before
 	cover int // a read-only tmpfs with an empty directory "d" and an empty file "f", both of mode 000
+	fds   int // /proc/self/fd of the old tree, for overlays; -1 when there is none
+
+	lowers []lowerLayer // of the overlays
 }
 
 // attachPoint is where the new root hangs until pivot_root(2): a directory of
@@ -35,18 +38,23 @@ const (
 
 // buildRoot makes the tree of the box and pivots into it. Precondition: new
 // mount namespace with CAP_SYS_ADMIN over it. Nothing reaches the host's mount
-// table, because propagation is made private first.
-func buildRoot(p *plan.Plan) error {
+// table, because propagation is made private first. It gives the lower layers
+// of the overlays, which belong to the caller.
+func buildRoot(p *plan.Plan) ([]lowerLayer, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return &plan.Error{Op: "cannot make mounts private", Err: os.NewSyscallError("mount", err), Hint: hintPrivileged(err)}
+		return nil, &plan.Error{Op: "cannot make mounts private", Err: os.NewSyscallError("mount", err), Hint: hintPrivileged(err)}
 	}
 	host, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &plan.Error{Op: "cannot open the host's root", Err: pathError("open", "/", err)}
+		return nil, &plan.Error{Op: "cannot open the host's root", Err: pathError("open", "/", err)}
 	}
-	b := &builder{p: p, host: host, root: -1, cover: -1}
+	b := &builder{p: p, host: host, root: -1, cover: -1, fds: -1}
+	if hasOverlay(p) {
+		// Before the new root hides it. Where it is missing, the overlay fails.
+		b.fds, _ = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
 	defer func() {
-		for _, fd := range []int{b.host, b.root, b.cover} {
+		for _, fd := range []int{b.host, b.root, b.cover, b.fds} {
 			if fd >= 0 {
 				unix.Close(fd)
 			}
@@ -59,15 +67,15 @@ func buildRoot(p *plan.Plan) error {
 			}
 			var pe *plan.Error
 			if errors.As(err, &pe) {
-				return err
+				return nil, err
 			}
-			return &plan.Error{Op: "cannot " + describe(m), Origin: m.Origin, Err: err, Hint: mountHint(m, err)}
+			return nil, &plan.Error{Op: "cannot " + describe(m), Origin: m.Origin, Err: err, Hint: mountHint(m, err)}
 		}
 	}
 	if err := b.pivot(); err != nil {
-		return &plan.Error{Op: "cannot enter the new root", Err: err}
+		return nil, &plan.Error{Op: "cannot enter the new root", Err: err}
 	}
-	return nil
+	return b.lowers, nil
 }
 
 // isAbsent reports whether a path is not there for the command either: what stage 2
@@ -96,6 +104,8 @@ func describe(m plan.Mount) string {
 		return fmt.Sprintf("pin %s, which leads to a protected path", m.Target)
 	case plan.OpScratch:
 		return "mount the scratch directory at " + m.Target
+	case plan.OpOverlay:
+		return fmt.Sprintf("lay a private layer over %s at %s", m.Source, m.Target)
 	case plan.OpSeal:
 		return "make " + m.Target + " read-only"
 	case plan.OpDir, plan.OpFile, plan.OpSymlink:
@@ -176,6 +186,8 @@ func (b *builder) mount(m plan.Mount) error {
 		return b.bind(m, m.Source)
 	case plan.OpScratch:
 		return b.bind(m, path.Join(b.p.Scratch.Path(), m.Source))
+	case plan.OpOverlay:
+		return b.overlay(m)
 	case plan.OpTmpfs:
 		options := []fsOption{{"mode", "0" + strconv.FormatUint(uint64(m.Mode), 8)}}
 		if m.Size > 0 {

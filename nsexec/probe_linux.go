@@ -16,6 +16,8 @@ type Feature struct {
 	OK     bool
 	Detail string // what the kernel answered
 	Remedy string // what to do when it is missing; "" when OK
+
+	Optional bool // no wall depends on it
 }
 
 // probes are tried in this order, each in a process of its own with new
@@ -37,6 +39,7 @@ var probes = []struct {
 	{"sysfs of the box", "sysfs", []plan.SpaceKind{plan.SpaceMount, plan.SpaceNet}},
 	{"private devpts", "devpts", []plan.SpaceKind{plan.SpaceMount}},
 	{"private message queues", "mqueue", []plan.SpaceKind{plan.SpaceMount, plan.SpaceIPC}},
+	{"overlays, for caches", "overlay", []plan.SpaceKind{plan.SpaceMount}},
 	{"loopback interface", "loopback", []plan.SpaceKind{plan.SpaceMount, plan.SpaceNet}},
 }
 
@@ -49,13 +52,15 @@ func Probe(ctx context.Context) ([]Feature, error) {
 		if err := ctx.Err(); err != nil {
 			return out, err
 		}
-		f := Feature{Name: p.name}
+		f := Feature{Name: p.name, Optional: p.what == "overlay"}
 		cloned, err := tryIn(p.what, p.spaces)
 		switch {
 		case err == nil:
 			f.OK, f.Detail = true, "works"
 		case !cloned:
 			f.Detail, f.Remedy = err.Error(), hintClone(err)
+		case f.Optional:
+			f.Detail, f.Remedy = err.Error(), "Linux 5.11 or newer with overlayfs; without it small caches are copied, larger ones are read-only or empty"
 		default:
 			f.Detail, f.Remedy = err.Error(), mountHint(plan.Mount{Op: plan.MountOp(p.what)}, err)
 		}
@@ -83,7 +88,7 @@ func tryIn(what string, spaces []plan.SpaceKind) (cloned bool, err error) {
 		Dir:   "/",
 		Env:   []string{},
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null)},
-		Sys:   boxAttr(flags, plan.Identity{UID: os.Getuid(), GID: os.Getgid()}, &pidfd),
+		Sys:   boxAttr(flags, plan.Identity{UID: os.Getuid(), GID: os.Getgid()}, overlayCaps, &pidfd),
 	})
 	if err != nil {
 		return false, err

@@ -42,6 +42,8 @@ type failure struct {
 	Origin plan.Origin `json:"origin"`
 	Hint   string      `json:"hint,omitempty"`
 	Exit   int         `json:"exit,omitempty"` // 0 = 125
+
+	Overlay bool `json:"overlay,omitempty"` // the cause is an OverlayError
 }
 
 // A StepError is the step of stage 2 that failed, below the plan.Error that
@@ -70,6 +72,9 @@ func (f failure) err() error {
 	default:
 		cause = errors.New("no cause was reported")
 	}
+	if f.Overlay {
+		cause = &OverlayError{cause}
+	}
 	return &plan.Error{Op: f.Op, Origin: f.Origin, Hint: f.Hint, Exit: f.Exit, Err: &StepError{Step: f.Step, Err: cause}}
 }
 
@@ -84,6 +89,9 @@ func newFailure(step string, err error) failure {
 			return f
 		}
 		err = pe.Err
+	}
+	if o, ok := errors.AsType[*OverlayError](err); ok {
+		f.Overlay, err = true, o.Err
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

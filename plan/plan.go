@@ -109,6 +109,11 @@ const (
 	// OpScratch mounts the scratch sub-directory named by Source (one path
 	// element, listed in Plan.Scratch.Dirs) at Target, writable.
 	OpScratch MountOp = "scratch"
+	// OpOverlay mounts a writable overlay at Target: Source (a host directory)
+	// is the lower layer, which is never written; Upper and Work take what is
+	// written. Each is a scratch sub-directory (one path element, listed in
+	// Plan.Scratch.Dirs) or a directory of Plan.Scratch.Kept (absolute).
+	OpOverlay MountOp = "overlay"
 	// OpDevice binds one host device node (Source) at Target, usable.
 	OpDevice MountOp = "device"
 	// OpTmpfs mounts a new tmpfs with Mode and at most Size bytes.
@@ -176,6 +181,8 @@ type Mount struct {
 	Mode     uint32   // OpTmpfs, OpDir
 	Size     uint64   // OpTmpfs: bytes, 0 = the kernel's default
 	MakeAs   FileType // "" or: create the mount point in a tree wall made (parents 0755)
+	Upper    string   // OpOverlay
+	Work     string   // OpOverlay
 	Optional bool     // skip silently when Source or Target does not exist in stage 2
 	Origin   Origin
 }
@@ -188,6 +195,8 @@ type Scratch struct {
 	Placeholders []Placeholder // mount points for protected names that are absent today
 	Guards       []string      // protected host paths, sorted: placeholders of other runs among them must stay as long as this run
 	Seeds        []Seed        // files copied in before the start
+	Copies       []TreeCopy    // directories copied in before the start
+	Kept         KeptDir       // what outlives the run
 	Keep         bool          // leave it behind at the end
 }
 
@@ -257,6 +266,25 @@ type Seed struct {
 	Source string // absolute host path
 	Target string // path below the scratch directory, for example "home/.codex/auth.json"
 	Origin Origin
+}
+
+// A TreeCopy is a directory of the host whose content is copied into a
+// sub-directory of the scratch directory before the start. Links are copied as
+// links and not followed; special files are left out. One that cannot be copied
+// whole leaves the sub-directory empty.
+type TreeCopy struct {
+	Source string // absolute host path
+	Target string // one path element, listed in Scratch.Dirs
+	Max    uint64 // bytes of all files together; more is a failure
+	Origin Origin
+}
+
+// A KeptDir is a directory of wall's own state, made with mode 0700 when it is
+// missing, that is locked while the run lasts and stays behind. The zero value
+// is none.
+type KeptDir struct {
+	Path string   // absolute host path, free of links
+	Dirs []string // sub-directories that must exist, each one path element
 }
 
 // LimitName is an rlimit by its name in getrlimit(2) without RLIMIT_, lower case.
@@ -355,6 +383,7 @@ type CheckOp string
 const (
 	CheckUnreadable CheckOp = "unreadable" // opening Path for reading, or listing it, must fail or find nothing
 	CheckUnwritable CheckOp = "unwritable" // opening or creating Path for writing must fail
+	CheckLayer      CheckOp = "layer"      // what is made in the overlay at Path must not be made in its lower layer
 	CheckNoCaps     CheckOp = "no-caps"    // all five capability sets are empty and cannot be regained
 	CheckNoNewPrivs CheckOp = "no-new-privs"
 	CheckSeccomp    CheckOp = "seccomp"   // mode 2, and unshare(CLONE_NEWUSER), mount(2), keyctl(2) are refused

@@ -69,6 +69,12 @@ func (p Plan) Print(w io.Writer) error {
 		for _, s := range p.Scratch.Seeds {
 			line(s.Origin, "  seed %s -> %s", word(s.Source), word(s.Target))
 		}
+		for _, c := range p.Scratch.Copies {
+			line(c.Origin, "  copy %s -> %s max %d", word(c.Source), word(c.Target), c.Max)
+		}
+		if k := p.Scratch.Kept; k.Path != "" || len(k.Dirs) > 0 {
+			line(none, "  kept %s: %s", word(k.Path), words(k.Dirs))
+		}
 	}
 	line(none, "namespaces %d", len(p.Spaces))
 	for _, s := range p.Spaces {
@@ -151,6 +157,12 @@ func (m Mount) String() string {
 	fmt.Fprintf(&b, "%s %s", m.Op, word(m.Target))
 	if m.Source != "" {
 		fmt.Fprintf(&b, " from %s", word(m.Source))
+	}
+	if m.Upper != "" {
+		fmt.Fprintf(&b, " upper=%s", word(m.Upper))
+	}
+	if m.Work != "" {
+		fmt.Fprintf(&b, " work=%s", word(m.Work))
 	}
 	if m.Access != AccessNone {
 		fmt.Fprintf(&b, " %s", m.Access)

@@ -78,6 +78,11 @@ func (p Plan) Validate() error {
 		switch c.Op {
 		case CheckUnreadable, CheckUnwritable:
 			abs("self-test path", c.Path)
+		case CheckLayer:
+			abs("self-test path", c.Path)
+			if !slices.ContainsFunc(p.Mounts, func(m Mount) bool { return m.Op == OpOverlay && m.Target == c.Path }) {
+				bad("self-test of the overlay %q, which is not mounted", c.Path)
+			}
 		case CheckNoCaps, CheckNoNewPrivs, CheckSeccomp, CheckSpace, CheckNoRoute, CheckNoSignal, CheckNoMount:
 		default:
 			bad("self-test %q", c.Op)
@@ -106,7 +111,7 @@ func (p Plan) Validate() error {
 func (p Plan) validateScratch(bad func(string, ...any), abs func(string, string)) {
 	s := p.Scratch
 	if s.Root == "" {
-		if len(s.Dirs)+len(s.Placeholders)+len(s.Guards)+len(s.Seeds) > 0 {
+		if len(s.Dirs)+len(s.Placeholders)+len(s.Guards)+len(s.Seeds)+len(s.Copies) > 0 || s.Kept.Path != "" || len(s.Kept.Dirs) > 0 {
 			bad("scratch without a root has contents")
 		}
 		return
@@ -139,6 +144,40 @@ func (p Plan) validateScratch(bad func(string, ...any), abs func(string, string)
 			bad("seed target %q is not below the scratch directory", e.Target)
 		}
 	}
+	for _, c := range s.Copies {
+		abs("copied directory", c.Source)
+		if !s.hasDir(c.Target) {
+			bad("copy of %q to %q, which is not in the scratch directory", c.Source, c.Target)
+		}
+	}
+	if k := s.Kept; k.Path != "" || len(k.Dirs) > 0 {
+		abs("kept directory", k.Path)
+		for i, d := range k.Dirs {
+			if d == "" || d == "." || d == ".." || strings.ContainsAny(d, "/\x00") {
+				bad("kept directory %q is not one path element", d)
+			}
+			if i > 0 && k.Dirs[i-1] >= d {
+				bad("kept directories are not sorted and unique at %q", d)
+			}
+		}
+	}
+}
+
+// hasDir reports whether name is one of the sub-directories.
+func (s Scratch) hasDir(name string) bool {
+	return slices.ContainsFunc(s.Dirs, func(d ScratchDir) bool { return d.Name == name })
+}
+
+// LayerPath gives the host path of Upper or Work of an overlay: name as it
+// stands in a Mount. It is "" when the plan has no such directory.
+func (s Scratch) LayerPath(name string) string {
+	if s.hasDir(name) {
+		return s.Path() + "/" + name
+	}
+	if d, base := path.Split(name); s.Kept.Path != "" && d == s.Kept.Path+"/" && slices.Contains(s.Kept.Dirs, base) {
+		return name
+	}
+	return ""
 }
 
 func (p Plan) validateSpaces(bad func(string, ...any)) {
@@ -170,6 +209,7 @@ func (p Plan) validateSpaces(bad func(string, ...any)) {
 
 func (p Plan) validateMounts(bad func(string, ...any), abs func(string, string)) {
 	oneOf := func(t FileType, ts ...FileType) bool { return slices.Contains(ts, t) }
+	used := map[string]bool{} // layers of overlays, which the kernel does not allow to be shared
 	for i, m := range p.Mounts {
 		abs(string(m.Op)+" target", m.Target)
 		root := m.Op == OpHostRoot || m.Op == OpEmptyRoot
@@ -178,6 +218,9 @@ func (p Plan) validateMounts(bad func(string, ...any), abs func(string, string))
 		}
 		if m.MakeAs != "" && m.MakeAs != TypeDir && m.MakeAs != TypeFile {
 			bad("%s %q makes a mount point of type %q", m.Op, m.Target, m.MakeAs)
+		}
+		if m.Op != OpOverlay && m.Upper+m.Work != "" {
+			bad("%s %q has layers", m.Op, m.Target)
 		}
 		if m.Op != OpBind && m.Access != AccessNone {
 			bad("%s %q has access %q", m.Op, m.Target, m.Access)
@@ -196,8 +239,22 @@ func (p Plan) validateMounts(bad func(string, ...any), abs func(string, string))
 				bad("bind %q has type %q", m.Target, m.Type)
 			}
 		case OpScratch:
-			if !slices.ContainsFunc(p.Scratch.Dirs, func(d ScratchDir) bool { return d.Name == m.Source }) {
+			if !p.Scratch.hasDir(m.Source) {
 				bad("scratch mount %q of %q, which is not in the scratch directory", m.Target, m.Source)
+			}
+		case OpOverlay:
+			abs("overlay source", m.Source)
+			for _, d := range []string{m.Upper, m.Work} {
+				if at := p.Scratch.LayerPath(d); at == "" {
+					bad("overlay %q with the layer %q, which is neither in the scratch directory nor kept", m.Target, d)
+				} else if used[at] {
+					bad("overlay %q uses the layer %q again", m.Target, d)
+				} else {
+					used[at] = true
+				}
+			}
+			if path.IsAbs(m.Upper) != path.IsAbs(m.Work) {
+				bad("overlay %q has its layers in two places", m.Target)
 			}
 		case OpDevice:
 			abs("device source", m.Source)

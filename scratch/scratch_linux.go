@@ -22,6 +22,7 @@ type Dir struct {
 	root  *rootDir
 	name  string // wall-<id>
 	fd    int
+	kept  *int // what outlives the run, locked; nil when there is none
 	keep  bool
 	seeds []error
 	made  []entry // placeholders, by this process
@@ -35,7 +36,9 @@ type Dir struct {
 // The modes are exact whatever the umask is. A seed whose source is missing is
 // skipped; one that cannot be copied for another reason leaves no file, and
 // [Dir.SeedErrors] tells: a login that fails is the lesser evil, and the real
-// home is never an alternative. A placeholder that exists already is an error
+// home is never an alternative. So it is with a directory that cannot be copied
+// whole: it is empty then. A kept directory that another run uses is an error
+// matching [ErrKeptBusy]. A placeholder that exists already is an error
 // matching fs.ErrExist, unless another live run of the same root made it.
 func Prepare(s plan.Scratch) (*Dir, error) {
 	if err := checkScratch(s); err != nil {
@@ -156,6 +159,13 @@ func (d *Dir) fill(s plan.Scratch) error {
 		}
 		unix.Close(fd)
 	}
+	if s.Kept.Path != "" {
+		fd, err := openKept(s.Kept)
+		if err != nil {
+			return err
+		}
+		d.kept = &fd
+	}
 	for _, sub := range s.Dirs {
 		if err := makeDir(d.fd, sub.Name, sub.Mode); err != nil {
 			return fmt.Errorf("%s: %w", sub.Name, err)
@@ -168,6 +178,11 @@ func (d *Dir) fill(s plan.Scratch) error {
 				Origin: seed.Origin,
 				Err:    err,
 			})
+		}
+	}
+	for _, c := range s.Copies {
+		if err := d.copyTree(c); err != nil {
+			d.seeds = append(d.seeds, &plan.Error{Op: "ignoring the cache " + c.Source + ", which should be copied: it is empty inside", Origin: c.Origin, Err: err})
 		}
 	}
 	return d.makePlaceholders(s.Placeholders)
@@ -283,11 +298,21 @@ func (d *Dir) seedDir(target string) (dir int, base string, err error) {
 // the box has ended.
 func (d *Dir) FD() int { return d.fd }
 
+// KeptFD is a descriptor of the kept directory, close-on-exec, valid until
+// [Dir.Remove], -1 when there is none. A process that inherits it keeps the
+// directory locked.
+func (d *Dir) KeptFD() int {
+	if d.kept == nil {
+		return -1
+	}
+	return *d.kept
+}
+
 // Path is the path of the directory on the host.
 func (d *Dir) Path() string { return d.root.path + "/" + d.name }
 
-// SeedErrors tells which seeds were not copied, as [plan.Error] values that
-// begin with "ignoring", in plan order. A missing source is not among them.
+// SeedErrors tells which seeds and directories were not copied, as [plan.Error]
+// values that begin with "ignoring", in plan order. A missing source is not among them.
 func (d *Dir) SeedErrors() []error { return d.seeds }
 
 // Remove ends the use of the directory; call it when the box has ended.
@@ -314,6 +339,10 @@ func (d *Dir) finish(keep bool) error {
 	defer func() {
 		unix.Close(d.fd)
 		d.fd = -1
+		if d.kept != nil {
+			unix.Close(*d.kept)
+			d.kept = nil
+		}
 	}()
 	_ = unix.Fchmod(d.fd, 0o700) // somebody may have taken our own right to write
 	done, err := d.releasePlaceholders()

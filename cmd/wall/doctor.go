@@ -96,7 +96,7 @@ func kernelFindings(features []nsexec.Feature, inBox bool) []finding {
 	var out []finding
 	var cause *finding
 	for _, f := range features {
-		x := finding{Name: f.Name, OK: f.OK, Required: true, Detail: f.Detail}
+		x := finding{Name: f.Name, OK: f.OK, Required: !f.Optional, Detail: f.Detail}
 		// The hints are for whoever has not tried it yet.
 		x.Remedy = strings.TrimSuffix(f.Remedy, "; see `wall doctor`")
 		switch {
