@@ -290,7 +290,7 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 			files = append(files, uintptr(fd)) // likewise: no other run may use its layers
 		}
 	}
-	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+	pid, err := forkBox(argv, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
 		Files: files,
@@ -316,6 +316,34 @@ func boxAttr(flags uintptr, id plan.Identity, caps []uintptr, pidfd *int) *sysca
 		Setsid:      true, // a SIGKILL to the caller's process group is not for pid 1
 		PidFD:       pidfd,
 	}
+}
+
+var forking sync.Mutex
+
+// forkBox starts this program again. The id maps of the new process are written
+// through /proc, where the files of a process that is not dumpable belong to root
+// (proc(5)); it shares the attribute of this one until it executes. A launcher
+// that keeps itself from being dumped does not for that moment.
+func forkBox(argv []string, attr *syscall.ProcAttr) (int, error) {
+	forking.Lock() // the attribute is the whole process's
+	defer forking.Unlock()
+	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("prctl", err)
+	}
+	if dumpable != 0 {
+		return syscall.ForkExec("/proc/self/exe", argv, attr)
+	}
+	if err := prctl(unix.PR_SET_DUMPABLE, 1, 0); err != nil {
+		return 0, err
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", argv, attr)
+	if e := prctl(unix.PR_SET_DUMPABLE, 0, 0); e != nil && err == nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_, _ = unix.Wait4(pid, nil, 0, nil)
+		return 0, e
+	}
+	return pid, err
 }
 
 // awaitStart reads the first status message.

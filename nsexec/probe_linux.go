@@ -84,7 +84,7 @@ func tryIn(what string, spaces []plan.SpaceKind) (cloned bool, err error) {
 	}
 	defer unix.Close(null)
 	pidfd := -1
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{initName, "probe", what}, &syscall.ProcAttr{
+	pid, err := forkBox([]string{initName, "probe", what}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null)},

@@ -11,14 +11,20 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/wallsandbox/wall/nsexec"
+	"github.com/wallsandbox/wall/plan"
 )
 
 func main() {
 	// First, because stage 2 must not run anything that the launcher needs. It
 	// does not come back from there.
 	nsexec.Main()
+	if err := keepUndumped(); err != nil {
+		fmt.Fprint(os.Stderr, plan.Explain(err))
+		os.Exit(plan.ExitStatus(err))
+	}
 	os.Exit(launch(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
