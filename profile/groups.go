@@ -74,7 +74,7 @@ func badGroup(s, key string) (msg, hint string) {
 		}
 	}
 	hint = "groups: " + strings.Join(names, ", ") + "; a file whose name starts with @ is written \"./@name\""
-	if n := nearest(s, names); n != "" {
+	if n := Nearest(s, names); n != "" {
 		hint = fmt.Sprintf("did you mean %q?", n)
 	}
 	return fmt.Sprintf("there is no group called %q", shorten(s)), hint

@@ -190,7 +190,7 @@ func (ld loader) one(s, dir string, kind LayerKind, o plan.Origin) (Layer, error
 	data, err := Builtin(s)
 	if err != nil {
 		hint := "built-in profiles: " + strings.Join(builtins, ", ") + "; name a file as \"./name.toml\""
-		if n := nearest(s, builtins); n != "" {
+		if n := Nearest(s, builtins); n != "" {
 			hint = fmt.Sprintf("did you mean %q?", n)
 		}
 		return Layer{}, &noProfile{&plan.Error{Op: "there is no profile called " + quote(s), Origin: o, Hint: hint}}
@@ -546,7 +546,7 @@ func (s *flagReader) flags(flags []Flag) []error {
 		enum := func(to *Value[string], allowed ...string) {
 			if !slices.Contains(allowed, f.Value) {
 				hint := ""
-				if n := nearest(f.Value, allowed); n != "" {
+				if n := Nearest(f.Value, allowed); n != "" {
 					hint = fmt.Sprintf("did you mean %q?", n)
 				}
 				bad(hint, "--%s must be %s, not %q", f.Name, orList(allowed), f.Value)
@@ -683,7 +683,7 @@ func (s *flagReader) limitFlag(v string, o plan.Origin, bad func(hint, format st
 	key, known := LookupKey("limits." + n)
 	if !known {
 		hint := "known limits: " + strings.Join(limitNames(), ", ")
-		if c := nearest(n, limitNames()); c != "" {
+		if c := Nearest(n, limitNames()); c != "" {
 			hint = fmt.Sprintf("did you mean %q?", c)
 		}
 		bad(hint, "there is no limit called %s", quote(n))

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/wallsandbox/wall/plan"
 )
@@ -67,5 +68,8 @@ func (s *settings) unavailableAnyway() error {
 }
 
 func unavailableError(key, needs, hint string, o plan.Origin) error {
+	if o.File == "" && strings.HasPrefix(o.Text, "--") { // a flag has no line
+		hint = strings.Replace(hint, "remove the line", "leave out "+o.Text, 1)
+	}
 	return &plan.Error{Op: "this version of wall cannot enforce " + key, Origin: o, Hint: hint, Err: &plan.UnsupportedError{Feature: needs}}
 }

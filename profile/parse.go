@@ -389,7 +389,7 @@ func suggest(name, table string) string {
 }
 
 func suggestion(name, elsewhere string, names []string) string {
-	if s := nearest(name, names); s != "" {
+	if s := Nearest(name, names); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
 	if elsewhere != "" {
@@ -398,9 +398,9 @@ func suggestion(name, elsewhere string, names []string) string {
 	return "known here: " + strings.Join(names, ", ")
 }
 
-// nearest gives the candidate within an edit distance of two (one for words
+// Nearest gives the candidate within an edit distance of two (one for words
 // of up to four letters), or "".
-func nearest(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	if len(word) > 64 {
 		return ""
 	}
@@ -478,7 +478,7 @@ func oneOf(d *document, v *value, name, s string, allowed ...string) bool {
 		return true
 	}
 	hint := ""
-	if n := nearest(s, allowed); n != "" {
+	if n := Nearest(s, allowed); n != "" {
 		hint = fmt.Sprintf("did you mean %q?", n)
 	}
 	d.fail(v.off, hint, "%q must be %s, not %q", name, orList(allowed), s)
@@ -526,7 +526,7 @@ func badPath(s string) (msg, hint string) {
 			return "$scratch cannot be named here: it is made for each run, private and writable", "use /tmp, which is in the scratch directory"
 		default:
 			hint := "only ~, $home, $workspace and $cwd expand"
-			if n := nearest(name, []string{"workspace", "home", "cwd"}); n != "" {
+			if n := Nearest(name, []string{"workspace", "home", "cwd"}); n != "" {
 				hint = fmt.Sprintf("did you mean $%s?", n)
 			}
 			return fmt.Sprintf("unknown variable %q in a path", "$"+name), hint

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
+	"github.com/wallsandbox/wall/profile/lint"
 )
 
 func newProfileDiff(s streams) *cobra.Command {
@@ -90,7 +93,27 @@ func loadSide(s streams, h profile.Host, name, over string) (*profile.Stack, err
 	if over != "" {
 		return profile.LoadProject(shown, data, over, h)
 	}
+	// A pull request may have written it: it makes wall read nothing of the host
+	// but files of the repository, and profiles by name.
+	file := absolute(shown)
+	if at, err := filepath.EvalSymlinks(file); err == nil {
+		file = at
+	}
+	if err := lint.Confined(h.FS, callerPaths().root(file, ""), file, data); err != nil {
+		return nil, relocated(err, shown)
+	}
 	return profile.LoadFile(shown, data, h)
+}
+
+// relocated gives the place of an error with the name that the user wrote.
+func relocated(err error, name string) error {
+	var e *plan.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	moved := *e
+	moved.Origin.File = name
+	return &moved
 }
 
 // A difference is what "wall profile diff" found.

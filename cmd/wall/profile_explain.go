@@ -115,10 +115,10 @@ func nearKeys(name string) []string {
 		names, lasts = append(names, k.Name), append(lasts, k.Last())
 	}
 	if !slices.Contains(lasts, last) {
-		if near := closest(name, names); near != "" {
+		if near := profile.Nearest(name, names); near != "" {
 			return []string{near}
 		}
-		last = closest(last, lasts)
+		last = profile.Nearest(last, lasts)
 	}
 	var out []string
 	for _, k := range settingKeys() {

@@ -10,7 +10,7 @@ import (
 // closest one, else one that begins the word or that the word begins, as "network"
 // is begun by "net".
 func nearWord(word string, candidates []string) string {
-	best := closest(word, candidates)
+	best := profile.Nearest(word, candidates)
 	if best != "" {
 		return best
 	}
@@ -18,24 +18,6 @@ func nearWord(word string, candidates []string) string {
 	for _, c := range candidates {
 		if len(c) > len(best) && len(c) >= least && strings.HasPrefix(word, c) || best == "" && len(word) >= least && strings.HasPrefix(c, word) {
 			best = c
-		}
-	}
-	return best
-}
-
-// closest gives the candidate within an edit distance of two (one for words of up
-// to four letters), or "".
-func closest(word string, candidates []string) string {
-	best, bestAt := "", 3
-	if len(word) <= 4 {
-		bestAt = 2
-	}
-	if len(word) > 64 {
-		return ""
-	}
-	for _, c := range candidates {
-		if n := profile.EditDistance(strings.ToLower(word), c); n < bestAt {
-			best, bestAt = c, n
 		}
 	}
 	return best

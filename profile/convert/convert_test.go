@@ -223,7 +223,7 @@ func fuzzTool(f *testing.F, name string) {
 			t.Fatal(err)
 		}
 		for _, k := range root.fields {
-			if k.fields == nil && k.kind != null && !slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Key == oneLine(k.key) }) &&
+			if k.fields == nil && k.kind != null && !slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Key == plan.Printable(k.key) }) &&
 				!slices.Contains([]string{"sandbox_mode", "default_permissions", "allowPty", "forceNewSession", "network", "filesystem", "credentials", "devices", "sandbox", "permissions", "env",
 					"sandbox_workspace_write", "shell_environment_policy", "allow_login_shell"}, k.name) {
 				t.Fatalf("nothing is said about %s", k.key)

@@ -51,24 +51,12 @@ type located struct {
 func (d *draft) fail(n *node, format string, args ...any) {
 	d.errs = append(d.errs, located{n.line, &plan.Error{
 		Op:     fmt.Sprintf(format, args...),
-		Origin: plan.Origin{File: d.source, Line: n.line, Text: oneLine(n.key)},
+		Origin: plan.Origin{File: d.source, Line: n.line, Text: plan.Printable(n.key)},
 	}})
 }
 
 func (d *draft) note(k Kind, n *node, format string, args ...any) {
-	d.notes = append(d.notes, Note{Kind: k, Key: oneLine(n.key), Line: n.line, Text: oneLine(fmt.Sprintf(format, args...))})
-}
-
-// oneLine keeps a settings file from writing lines of its own into the profile
-// or onto a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r < 0x20, r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
-			return '?'
-		}
-		return r
-	}, s)
+	d.notes = append(d.notes, Note{Kind: k, Key: plan.Printable(n.key), Line: n.line, Text: plan.Printable(fmt.Sprintf(format, args...))})
 }
 
 // leftovers notes whatever nobody looked at.
@@ -271,7 +259,7 @@ func (d *draft) path(n *node, p string, u use) {
 				return
 			}
 		}
-		d.grants = append(d.grants, grant{path: p, write: u == forWrite, why: d.tool + ": " + oneLine(n.key), from: n})
+		d.grants = append(d.grants, grant{path: p, write: u == forWrite, why: d.tool + ": " + plan.Printable(n.key), from: n})
 	case forHide:
 		if p == "." || p == "$workspace" || p == "/" || p == "**" {
 			d.note(NoEquivalent, n, "%s: a box without its workspace is none; use view = \"system\", or name what to hide", quote(p))
@@ -430,7 +418,7 @@ func (d *draft) finishNetwork(n *node) {
 		return
 	}
 	d.network = "allow"
-	d.notes = append(d.notes, Note{Different, oneLine(n.key), n.line,
+	d.notes = append(d.notes, Note{Different, plan.Printable(n.key), n.line,
 		`network mode "allow": where wall cannot enforce it yet, it refuses to run instead of allowing more, and --net none runs without; an allowed host without a port means port 443`})
 }
 
@@ -488,7 +476,7 @@ func quote(s string) string {
 func (d *draft) write() []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Imported from the settings of %s in %s. Read it before use: what wall cannot", d.tool, oneLine(d.source))
+	line("# Imported from the settings of %s in %s. Read it before use: what wall cannot", d.tool, plan.Printable(d.source))
 	line("# say in the same way stands below as a comment.")
 	for _, k := range []struct {
 		kind  Kind

@@ -31,37 +31,62 @@ func (x *check) confined(f *profile.File) bool {
 	if x.src.Target != "" {
 		file = x.src.Target
 	}
+	if e := confine(x.o.Host.FS, x.src.Root, file, f); e != nil {
+		x.problem("W005", e.Origin, e.Op, e.Hint)
+		return false
+	}
+	return true
+}
+
+// Confined tells whether every file that the text of a profile at the path file
+// extends lies in the directory root and is reached through no link; all paths
+// are absolute and free of links. It looks at nothing outside of root, not even
+// whether there is something, so that it can be asked about a text that nobody
+// has reviewed before [profile.LoadFile] is. A text that is no profile extends
+// nothing.
+func Confined(fsys fs.FS, root, file string, data []byte) error {
+	f, err := profile.Parse(file, data)
+	if err != nil {
+		return nil // whoever loads it tells it
+	}
+	if e := confine(fsys, root, file, f); e != nil {
+		return e
+	}
+	return nil
+}
+
+// confine gives what a file extends and may not, at the line of f that leads to it.
+func confine(fsys fs.FS, root, file string, f *profile.File) *plan.Error {
 	first := f.Extends.Origin
 	for range maxChain {
 		ext := f.Extends
 		if !ext.Set || !strings.HasPrefix(ext.V, "./") && !strings.HasPrefix(ext.V, "../") {
-			return true // a name, or refused by package profile
+			return nil // a name, or refused by package profile
 		}
 		why := ""
 		next := path.Join(path.Dir(file), ext.V)
-		if !inside(next, x.src.Root) {
+		if !inside(next, root) {
 			why = "it is outside of the repository"
-		} else if link := x.linkBelow(x.src.Root, next); link != "" {
+		} else if link := linkBelow(fsys, root, next); link != "" {
 			why = link + " is a symbolic link"
 		}
 		if why != "" {
 			msg := "cannot extend " + strconv.Quote(ext.V) + ": " + why
 			if ext.Origin != first {
-				msg += " (" + relative(x.src.Root, file) + ":" + strconv.Itoa(ext.Origin.Line) + ")"
+				msg += " (" + relative(root, file) + ":" + strconv.Itoa(ext.Origin.Line) + ")"
 			}
-			x.problem("W005", first, msg, "extend a built-in profile, or a file of the repository itself")
-			return false
+			return &plan.Error{Op: msg, Origin: first, Hint: "extend a built-in profile, or a file of the repository itself"}
 		}
-		data, err := ReadFile(x.o.Host.FS, next)
+		data, err := ReadFile(fsys, next)
 		if err != nil {
-			return true // package profile tells it
+			return nil // package profile tells it
 		}
 		if f, err = profile.Parse(next, data); err != nil {
-			return true
+			return nil
 		}
 		file = next
 	}
-	return true
+	return nil
 }
 
 // inside reports whether the clean absolute path p is dir or lies below it.
@@ -74,11 +99,11 @@ func relative(root, p string) string { return strings.TrimPrefix(strings.TrimPre
 
 // linkBelow gives the first element of p below root that is a symbolic link,
 // relative to root; "" when there is none.
-func (x *check) linkBelow(root, p string) string {
+func linkBelow(fsys fs.FS, root, p string) string {
 	at := root
 	for elem := range strings.SplitSeq(relative(root, p), "/") {
 		at = path.Join(at, elem)
-		if st, err := fs.Lstat(x.o.Host.FS, fsName(at)); err != nil {
+		if st, err := fs.Lstat(fsys, fsName(at)); err != nil {
 			return ""
 		} else if st.Mode()&fs.ModeSymlink != 0 {
 			return relative(root, at)
