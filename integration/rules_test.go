@@ -134,7 +134,8 @@ var imports = map[string]map[string]string{
 
 // What test files import beyond their package's own line.
 var testImports = map[string]string{
-	"plan": "every test speaks of plans",
+	"plan":     "every test speaks of plans",
+	"envscrub": "nsexec reads the environments that policies make back from boxes",
 	"github.com/rogpeppe/go-internal/testscript": "command line scripts",
 	"github.com/creack/pty":                      "terminals",
 	"github.com/pelletier/go-toml/v2":            "a second opinion about TOML",

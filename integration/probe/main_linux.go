@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fatal("usage: probe posture|try|batch|serve|idle|grep|signals|without")
+		fatal("usage: probe posture|try|batch|serve|idle|grep|signals|environ|without")
 	}
 	args := os.Args[2:]
 	switch os.Args[1] {
@@ -40,6 +40,8 @@ func main() {
 		without(args)
 	case "signals":
 		printSignals()
+	case "environ":
+		printEnviron(args)
 	default:
 		fatal("unknown verb %q", os.Args[1])
 	}
