@@ -53,6 +53,8 @@ find_missing() {
 	need util-linux command_exists setpriv
 	need passwd command_exists useradd
 	[ "$1" = demo ] && return
+	need dbus command_exists dbus-daemon
+	need gnome-keyring command_exists gnome-keyring-daemon # a Secret Service
 	[ "$(uname -m)" != x86_64 ] || need qemu-system-x86 command_exists qemu-system-x86_64 # other kernels
 	[ "$1" = test ] && return
 	need bubblewrap command_exists bwrap # make bench compares with it

@@ -32,63 +32,81 @@ func (f fetcher) command(ctx context.Context, argv []string) (string, error) {
 	// The parent-death signal is about the thread that started the program.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	out := &limited{most: plan.MaxVariable}
-	cmd := exec.CommandContext(ctx, program)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	tooMuch, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(tooMuch, program)
 	cmd.Args = argv
 	cmd.Dir = "/"
 	cmd.Env = f.programEnviron()
-	cmd.Stdout = out // standard input and error are /dev/null
+	cmd.Stdout = w // standard input and error are /dev/null
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
-	group := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.Cancel = group
-	out.full = func() { _ = group() } // too much is refused, whatever follows
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
+	kill := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) } // of the whole group
+	cmd.Cancel = kill
+	err = cmd.Start()
+	_ = w.Close() // the program has its own
+	if err != nil {
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
 			err = pe.Err // the message names the program already
 		}
 		return "", err
 	}
-	err = cmd.Wait()
-	_ = group() // ESRCH when nothing is left
+	type output struct {
+		data []byte
+		err  error
+	}
+	read := make(chan output, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(r, plan.MaxVariable+1))
+		if len(data) > plan.MaxVariable {
+			err = errLong
+			stop() // what follows is not wanted
+		}
+		read <- output{data, err}
+	}()
+	// The group is killed before the number of its leader is given back.
+	_, err = retry(func() (int, error) {
+		return 0, unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+	})
+	if err == nil {
+		err = ignoreDone(kill())
+	}
+	err = errors.Join(cmd.Wait(), err)
+	_ = r.SetReadDeadline(time.Now().Add(heldLimit)) // a pipe has deadlines
+	out := <-read
 	var exit *exec.ExitError
 	switch {
-	case out.over:
+	case out.err == errLong:
 		return "", errLong
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case errors.Is(err, exec.ErrWaitDelay):
+	case errors.Is(out.err, os.ErrDeadlineExceeded):
 		return "", errors.New("it ended, but something that it started keeps its output open")
 	case errors.As(err, &exit):
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			return "", fmt.Errorf("it was ended by signal %d (%s)", int(ws.Signal()), ws.Signal())
 		}
 		return "", &hinted{fmt.Errorf("exit status %d", exit.ExitCode()), "what it wrote is not shown, because it could be a secret; run it by hand"}
-	case err != nil:
-		return "", err
+	case err != nil || out.err != nil:
+		return "", errors.Join(err, out.err)
 	}
 	return trim(out.data), nil
 }
 
-// limited keeps what is written up to a size.
-type limited struct {
-	data []byte
-	most int
-	over bool
-	full func() // called once there is too much
-}
+// heldLimit is how long something that left the group of a program may keep its output open.
+const heldLimit = time.Second
 
-func (l *limited) Write(p []byte) (int, error) {
-	if len(l.data)+len(p) > l.most {
-		if !l.over {
-			l.over = true
-			l.full()
-		}
-		return 0, io.ErrShortWrite
+// ignoreDone leaves out that a process has ended.
+func ignoreDone(err error) error {
+	if err == unix.ESRCH {
+		return nil
 	}
-	l.data = append(l.data, p...)
-	return len(p), nil
+	return err
 }
 
 // program finds the file of argv[0], which is an absolute path or a bare name.
