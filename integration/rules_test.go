@@ -110,8 +110,10 @@ var imports = map[string]map[string]string{
 		"profile/lint":           "wall profile check",
 		"profile/convert":        "the importers",
 		"profile/schema":         "prints it",
+		"envscrub":               "what is the name of a variable",
 		"envscrub/inject":        "wall env, and what runs read of it",
 		"envscrub/source":        "fetches the values of variables right before the start",
+		"cmd/wall/envpage":       "wall env ui",
 		"nsexec":                 "runs the plan",
 		"landlock":               "doctor probes it",
 		"seccomp":                "doctor probes it; custom filters are compiled",
@@ -119,6 +121,10 @@ var imports = map[string]map[string]string{
 		"github.com/spf13/cobra": "command line",
 		"github.com/spf13/pflag": "command line",
 		"golang.org/x/sys/unix":  "facts about the host",
+	},
+	"cmd/wall/envpage": {
+		"plan":            "errors for people",
+		"envscrub/inject": "the stored variables",
 	},
 	"seccomp/gen": {
 		"seccomp": "compiles the built-in profiles",

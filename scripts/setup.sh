@@ -56,6 +56,7 @@ find_missing() {
 	need dbus command_exists dbus-daemon
 	need gnome-keyring command_exists gnome-keyring-daemon # a Secret Service
 	[ "$(uname -m)" != x86_64 ] || need qemu-system-x86 command_exists qemu-system-x86_64 # other kernels
+	need chromium command_exists chromium # opens the page of wall env ui
 	[ "$1" = test ] && return
 	need bubblewrap command_exists bwrap # make bench compares with it
 }

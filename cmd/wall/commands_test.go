@@ -21,7 +21,7 @@ func walk(cmd *cobra.Command, f func(*cobra.Command)) {
 }
 
 // verbs are the first words that a short text may begin with.
-var verbs = regexp.MustCompile(`^(Run|Start|Print|Show|Try|Check|List|Explain|Write|Compare|Turn)[ ,]`)
+var verbs = regexp.MustCompile(`^(Run|Start|Print|Show|Try|Check|List|Explain|Write|Compare|Turn|Store|Remove|Restore|Serve)[ ,]`)
 
 func TestCommandsAreDocumented(t *testing.T) {
 	root := newRoot(streams{})

@@ -77,16 +77,8 @@ func summarize(p plan.Plan, workspace, home string) string {
 	return b.String()
 }
 
-// crosses reports whether a variable has the caller's value; see envscrub, which
-// gives the reasons.
-func crosses(v plan.EnvVar) bool {
-	for _, made := range []string{"fixed", "set", "flag", "base: default search path", "base: ~/"} {
-		if strings.HasPrefix(v.Reason, made) {
-			return false
-		}
-	}
-	return true
-}
+// crosses reports whether a variable has the caller's value.
+func crosses(v plan.EnvVar) bool { return fromWhere(v) == fromCaller }
 
 // targets are the targets of the mounts that f picks, each once.
 func targets(mounts []plan.Mount, f func(plan.Mount) bool) []string {
