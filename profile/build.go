@@ -29,6 +29,7 @@ type request struct {
 	forced bool          // reqHide: cover it even when absent, wall makes it before the box starts
 	seal   bool          // reqPrivate: make it read-only at the end
 	what   string        // reqGrant: "workspace", "home", "" = a grant; decides messages
+	lower  string        // reqLayer: the directory of the host that it shows, "" when there is none
 }
 
 type requestKind int
@@ -39,6 +40,7 @@ const (
 	reqSkeleton                    // a directory, link or node in such a tree
 	reqLink                        // a symbolic link of the host, made again where wall made the tree
 	reqGrant                       // a tree of the host, read or write
+	reqLayer                       // a private cache, over whatever is there
 	reqSocket                      // a Unix socket of the host, covered where visible
 	reqProtect                     // read-only inside a writable tree
 	reqHide                        // not there
@@ -49,6 +51,7 @@ type spot struct {
 	path   string
 	host   bool        // shows the host's files of the same path
 	made   bool        // wall made it, so mount points can be made in it
+	layer  bool        // shows files of the host, from elsewhere, in a cache
 	access plan.Access // what the mounts allow
 	rule   plan.Access // what Landlock allows; none = no rule of its own
 	origin plan.Origin
@@ -75,8 +78,10 @@ type builder struct {
 
 	unreadable []plan.Check
 	unwritable []plan.Check
+	layered    []plan.Check
 
 	workspace, cwd, home string
+	hostView             bool   // the host's tree is the root
 	hideLayer            int    // of the hides that are being asked for
 	emptyGit             bool   // the workspace's .git is a directory that is no repository
 	outsideGit           string // the repository that the workspace's .git file points to
@@ -263,6 +268,12 @@ func (b *builder) onePath(rs, later []*request) {
 	if grant != nil {
 		b.grant(grant)
 	}
+	for _, r := range rs {
+		if r.kind == reqLayer && !done[r.kind] {
+			b.layer(r)
+			done[r.kind] = true
+		}
+	}
 	if grant != nil && grant.what == "" && grant.access == plan.AccessWrite && hide == nil {
 		if i := slices.IndexFunc(protects, func(r *request) bool { return r.typ != plan.TypeSymlink }); i >= 0 {
 			b.notices = append(b.notices, plan.Notice{Origin: grant.origin,
@@ -361,6 +372,73 @@ func (b *builder) grant(r *request) {
 	b.spots[r.path] = &spot{path: r.path, host: true, access: r.access, rule: r.access, origin: r.origin}
 }
 
+// layer mounts a private cache, over what is there already if need be.
+func (b *builder) layer(r *request) {
+	around := b.at(r.path)
+	m := r.mount
+	m.Target = r.path
+	switch {
+	case around.path == r.path:
+	case around.made:
+		m.MakeAs = plan.TypeDir
+	case !around.host || around.access == plan.AccessNone:
+		b.fail(&plan.Error{Op: "cannot make a private cache at " + quote(r.path) + ": the directory is not visible inside", Origin: r.origin})
+		return
+	}
+	b.ops = append(b.ops, m)
+	access := plan.AccessWrite
+	switch m.Op {
+	case plan.OpBind:
+		access = m.Access
+	case plan.OpOverlay:
+		b.layered = append(b.layered, plan.Check{Op: plan.CheckLayer, Path: r.path, Origin: r.origin})
+	}
+	b.spots[r.path] = &spot{path: r.path, made: access == plan.AccessWrite, layer: r.lower != "", access: access, rule: access, origin: r.origin}
+}
+
+// What will stand at a path.
+type foreseenKind int
+
+const (
+	unseen       foreseenKind = iota // nothing, or nothing that can be told
+	made                             // a tree of wall's own
+	madeWritable                     // one in which the command can write
+	showsHost                        // the host's files, read-only
+)
+
+// foresee tells what the requests so far will put around p, without what they
+// put below it. It is asked before build, which decides.
+func (b *builder) foresee(p string) foreseenKind {
+	var best *request
+	for _, q := range b.requests {
+		if !within(p, q.path) || q.kind == reqHide && q.absent && !q.forced || q.kind == reqPrivate && q.path == p {
+			continue
+		}
+		switch q.kind {
+		case reqPrivate, reqGrant, reqHide:
+		default:
+			continue
+		}
+		if best == nil || len(q.path) > len(best.path) || len(q.path) == len(best.path) && q.kind > best.kind {
+			best = q
+		}
+	}
+	switch {
+	case best == nil:
+		if b.hostView {
+			return showsHost
+		}
+		return made
+	case best.kind == reqPrivate && best.access == plan.AccessWrite:
+		return madeWritable
+	case best.kind == reqPrivate:
+		return made
+	case best.kind == reqGrant && best.access == plan.AccessRead:
+		return showsHost
+	}
+	return unseen
+}
+
 // pins keeps the directories between the enclosing mount and p from being
 // renamed, which would take a protected path away and leave its name free.
 func (b *builder) pins(p string, o plan.Origin) {
@@ -419,7 +497,7 @@ func (b *builder) hide(r *request, later []*request) {
 			return
 		}
 	}
-	if !around.host || around.access == plan.AccessNone {
+	if !around.host && !around.layer || around.access == plan.AccessNone {
 		return // not there anyway
 	}
 	if r.absent && !r.forced {

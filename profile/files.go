@@ -16,6 +16,7 @@ import (
 // workspace, grants, hides and protections ask for, and builds the mounts.
 func (r *resolver) files() error {
 	b := r.b
+	b.hostView = r.s.View.V == "host"
 	r.scratch()
 	if err := r.sources(); err != nil {
 		b.errs = append(b.errs, err)
@@ -35,6 +36,7 @@ func (r *resolver) files() error {
 	r.hides()
 	r.protects()
 	r.sockets()
+	r.caches()
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}

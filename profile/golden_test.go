@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -25,6 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 //	x PATH          executable         l PATH TARGET   symbolic link
 //	s PATH          socket             c PATH          character device
 //	b PATH          block device       p PATH          FIFO
+//	z PATH SIZE     file of SIZE bytes
 //	m PATH MODE UID permission bits (octal) and owner of what is there already
 //	- PATH          remove it and what lies below
 const baseTree = `
@@ -80,6 +82,12 @@ func parseTree(t testing.TB, text string) fstest.MapFS {
 			f.Data = []byte(arg)
 		case "x":
 			f.Mode = 0o755
+		case "z":
+			n, err := strconv.Atoi(arg)
+			if err != nil {
+				t.Fatalf("tree line %q", line)
+			}
+			f.Data = make([]byte, n)
 		case "l":
 			f.Mode, f.Data = fs.ModeSymlink|0o777, []byte(arg)
 		case "s":
@@ -144,6 +152,8 @@ type goldenHost struct {
 	LandlockABI *int
 	SeccompErr  string
 	Namespaces  string
+	NoOverlay   string
+	CachesBusy  bool
 	Injected    map[string][]string // "NAME=value" by the file of the store
 	InjectedErr string              // what reading any store gives
 }
@@ -167,6 +177,7 @@ func (g goldenHost) host(fsys fs.FS) Host {
 		Environ: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/elsewhere", "TERM=xterm", "AWS_SECRET_ACCESS_KEY=s3cret"},
 		FS:      fsys, Executable: g.Executable, TempDir: "/tmp", DefaultTemp: "/tmp", RunID: "c0ffee", Sockets: g.Sockets,
 		LandlockABI: 7, SeccompErr: errOf(g.SeccompErr), Namespaces: errOf(g.Namespaces),
+		NoOverlay: errOf(g.NoOverlay), CachesBusy: g.CachesBusy,
 		Stdio: []plan.Stdio{{FD: 0, Kind: plan.StdioNull, Read: true}, {FD: 1, Kind: plan.StdioPipe, Write: true}, {FD: 2, Kind: plan.StdioPipe, Write: true}},
 	}
 	if g.UID != 0 {

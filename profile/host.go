@@ -36,6 +36,8 @@ type Host struct {
 	SeccompErr  error        // nil when a filter can be installed
 	Namespaces  error        // nil when user namespaces can be made, or when nobody tried
 	Stdio       []plan.Stdio // descriptors 0-2, in order
+	NoOverlay   error        // why no overlay can be made, found by a start that failed; nil otherwise
+	CachesBusy  bool         // another run holds the kept caches of the workspace, found likewise
 
 	// Injected reads the stored variables from the file that Resolve names, an
 	// absolute path: see [InjectedFile]. A file that does not exist holds none.

@@ -77,8 +77,14 @@ func (k Key) Table() string {
 	return t
 }
 
-// Last is the name of the key in its table.
-func (k Key) Last() string { return k.Name[strings.LastIndexByte(k.Name, '.')+1:] }
+// Last is the name of the key in its table; it holds a dot where that table has
+// a table of its own ("caches.keep").
+func (k Key) Last() string {
+	if _, last, ok := strings.Cut(k.Name, "."); ok {
+		return last
+	}
+	return k.Name
+}
 
 // Required reports whether a profile, or an element of a list of tables, must have the key.
 func (k Key) Required() bool { return k.Name == "version" || k.Name == "path" || k.Name == "access" }
@@ -105,7 +111,6 @@ var tables = []string{"filesystem", "network", "environment", "process", "limits
 const (
 	needsNetwork = "filtering the network by host name"
 	needsPorts   = "passing single ports between the host and the box"
-	needsCaches  = "a private cache of a tool"
 	needsPTY     = "a private terminal"
 	needsTime    = "a time limit"
 	needsCgroup  = "a limit of the whole box"
@@ -190,8 +195,12 @@ var keyTable = []Key{
 		Doc: "The one variable with a credential that the command needs.", Since: "0.1.0", field: func(f *File) any { return &f.EnvAuth }},
 	{Name: "environment.inject", Type: TypeBool, Default: "false", Tighten: FalseTighter,
 		Doc: "Lay the variables that \"wall env set\" stored over the environment.", Since: "0.1.0", field: func(f *File) any { return &f.Inject }},
-	{Name: "environment.caches", Type: TypeEnums, Values: []string{"cargo", "go", "gradle", "maven", "npm", "pip", "uv"}, Default: "[]", Tighten: FewerTighter, Needs: needsCaches,
-		Doc: "Tools that get a private, warm, writable copy of their cache.", Since: "0.1.0", field: func(f *File) any { return &f.Caches }},
+	{Name: "environment.caches.tools", Type: TypeEnums, Values: []string{"cargo", "go", "gradle", "maven", "npm", "pip", "uv"}, Default: "[]", Tighten: FewerTighter,
+		Doc: "Tools that get a private, warm, writable cache over their own; caches = [...] is short for it.", Since: "0.1.0", field: func(f *File) any { return &f.Caches }},
+	{Name: "environment.caches.keep", Type: TypeBool, Default: "false", Tighten: FalseTighter,
+		Doc: "Keep what is written to the caches for later runs in the same workspace.", Since: "0.1.0", field: func(f *File) any { return &f.CachesKeep }},
+	{Name: "environment.caches.method", Type: TypeEnum, Values: []string{"layer", "copy"}, Default: `"layer"`,
+		Doc: "How the caches are made: as a layer over the tool's own, or as a copy up to 64 MiB each.", Since: "0.1.0", field: func(f *File) any { return &f.CachesMethod }},
 
 	{Name: "process.tty", Type: TypeEnum, Values: []string{"none", "pty", "auto", "inherit"}, Default: `"auto"`, Tighten: EarlierTighter,
 		Doc: "What happens to a terminal on descriptors 0 to 2.", Since: "0.1.0", field: func(f *File) any { return &f.TTY }},

@@ -418,7 +418,7 @@ func defaults() settings {
 		View: v("system"), Home: v("scratch"), Workspace: v("read-write"), Tmp: v("scratch"),
 		Protect: List[string]{Items: []Item[string]{{V: "@git", Origin: def}}},
 		Network: v("none"), EnvBase: v("session"), TTY: v("auto"), Seccomp: v("default"),
-		ProxyVariables: Value[bool]{Origin: def}, CheckSNI: Value[bool]{Origin: def}, Inject: Value[bool]{Origin: def},
+		ProxyVariables: Value[bool]{Origin: def}, CheckSNI: Value[bool]{Origin: def}, Inject: Value[bool]{Origin: def}, CachesKeep: Value[bool]{Origin: def}, CachesMethod: v("layer"),
 		Nested: Value[bool]{Origin: def}, Core: Value[uint64]{Origin: def},
 		Grace: Value[uint64]{V: 5 * second, Origin: def}, Output: Value[Amount]{V: Amount{1500, "chars"}, Origin: def},
 	}}

@@ -38,9 +38,6 @@ func (s *settings) unavailable() error {
 	if s.TTY.V == "pty" {
 		refuse(`process.tty = "pty"`, needsPTY, "use --tty auto, inherit or none", s.TTY.Origin)
 	}
-	for _, c := range s.Caches.Items {
-		refuse("environment.caches", needsCaches, "remove the line; grant the cache read access, or extend offline-build", c.Origin)
-	}
 	if v := s.ScratchSize; v.Set && v.V != 0 {
 		refuse("limits.scratch", needsCgroup, "remove the line", v.Origin)
 	}

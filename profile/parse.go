@@ -109,7 +109,10 @@ type File struct {
 	EnvPass  List[string]
 	EnvAuth  Value[string]
 	Inject   Value[bool]
-	Caches   List[string]
+	Caches   List[string] // environment.caches.tools, or environment.caches as a list
+
+	CachesKeep   Value[bool]
+	CachesMethod Value[string]
 
 	TTY     Value[string]
 	Seccomp Value[string]
@@ -169,6 +172,10 @@ func decodeKey(d *document, table string, k keyed, f *File) {
 	if table != "" {
 		full = table + "." + k.name
 	}
+	if full == cachesKey {
+		decodeCaches(d, k, f)
+		return
+	}
 	i := slices.IndexFunc(keyTable, func(x Key) bool { return x.Name == full })
 	if i < 0 || strings.Contains(k.name, ".") { // a quoted "filesystem.view"
 		hint := ""
@@ -178,7 +185,39 @@ func decodeKey(d *document, table string, k keyed, f *File) {
 		d.failAs(keyText(k.name), k.off, hint, "unknown key %q", shownKey(full))
 		return
 	}
-	key := &keyTable[i]
+	decodeValue(d, &keyTable[i], k, f)
+}
+
+// cachesKey is the one key that is a list or a table.
+const cachesKey = "environment.caches"
+
+// decodeCaches decodes caches = ["go"] and caches = { tools = ["go"], ... }.
+func decodeCaches(d *document, k keyed, f *File) {
+	switch k.val.kind {
+	case tomlArray:
+		key, _ := LookupKey(cachesKey + ".tools")
+		key.Name = cachesKey // as it is written
+		decodeValue(d, &key, k, f)
+	case tomlTable:
+		for _, x := range k.val.keys {
+			key, ok := LookupKey(cachesKey + "." + x.name)
+			if !ok {
+				hint := ""
+				if !d.enough() {
+					hint = suggestion(x.name, "", []string{"tools", "keep", "method"})
+				}
+				d.failAs(keyText(x.name), x.off, hint, "unknown key %q", shownKey(cachesKey+"."+x.name))
+				continue
+			}
+			decodeValue(d, &key, x, f)
+		}
+	default:
+		d.fail(k.val.off, `write caches = ["go"], or caches = { tools = ["go"], keep = true }`, "\"caches\" must be an array or a table, not %s", k.val.kind)
+	}
+}
+
+// decodeValue decodes the value of a known key.
+func decodeValue(d *document, key *Key, k keyed, f *File) {
 	if key.Type == TypeVersion {
 		decodeVersion(d, k)
 		return
@@ -374,7 +413,9 @@ func suggest(name, table string) string {
 	for _, k := range keyTable {
 		switch {
 		case k.Table() == table:
-			names = append(names, k.Last())
+			if last, _, _ := strings.Cut(k.Last(), "."); !slices.Contains(names, last) {
+				names = append(names, last)
+			}
 		case k.Last() == name:
 			elsewhere = fmt.Sprintf("%q belongs into the table [%s]", name, k.Table())
 			if k.Table() == "" {

@@ -75,6 +75,7 @@ type resolver struct {
 	git       Item[string]                // the element that asks for git's files to be protected; V is "" when none does
 	pwd       string                      // working directory as the command should see it in PWD
 	home      located                     // of the account
+	cacheVars []cacheVar                  // lead tools to their private caches
 	required  map[plan.Wall]bool
 }
 
@@ -418,6 +419,7 @@ func (r *resolver) checks() {
 	}
 	r.p.Checks = append(r.p.Checks, r.b.unreadable[:min(maxChecks, len(r.b.unreadable))]...)
 	r.p.Checks = append(r.p.Checks, r.b.unwritable[:min(maxChecks, len(r.b.unwritable))]...)
+	r.p.Checks = append(r.p.Checks, r.b.layered...)
 }
 
 // environment builds the environment of the command.
@@ -523,6 +525,9 @@ func (r *resolver) derivedVars() []envscrub.Assign {
 		return nil
 	}
 	var out []envscrub.Assign
+	cached := func(name string) bool {
+		return slices.ContainsFunc(r.cacheVars, func(v cacheVar) bool { return v.name == name })
+	}
 	add := func(vars [][2]string, o plan.Origin) {
 		for _, v := range vars {
 			if !slices.ContainsFunc(r.s.EnvSet.Items, func(it Item[Var]) bool { return it.V.Name == v[0] }) &&
@@ -531,12 +536,15 @@ func (r *resolver) derivedVars() []envscrub.Assign {
 			}
 		}
 	}
+	for _, v := range r.cacheVars {
+		add([][2]string{{v.name, v.value}}, v.origin)
+	}
 	tmp := "/tmp"
 	if r.s.View.V == "host" {
 		tmp = r.t.walk(tmp).path
 	}
 	if r.s.Home.V != "scratch" && r.b.at(tmp).made { // not the host's own /tmp, granted
-		add(cacheVars, r.s.Home.Origin)
+		add(slices.DeleteFunc(slices.Clone(cacheVars), func(v [2]string) bool { return cached(v[0]) }), r.s.Home.Origin)
 	}
 	if r.b.emptyGit {
 		add(goVars, def)

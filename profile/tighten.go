@@ -555,7 +555,10 @@ type Effective struct {
 	EnvPass  []string
 	EnvAuth  string
 	Inject   bool
-	Caches   []string
+	Caches   []string // tools
+
+	CachesKeep   bool
+	CachesMethod string
 
 	TTY     string
 	Seccomp string
@@ -582,7 +585,7 @@ func (s *Stack) Effective() Effective {
 		ProxyVariables: x.ProxyVariables.V, CheckSNI: x.CheckSNI.V,
 		EnvBase: x.EnvBase.V, EnvScrub: x.EnvScrub.V, EnvAllow: texts(x.EnvAllow.Items, plainText), EnvDeny: texts(x.EnvDeny.Items, plainText),
 		EnvSet: texts(lastVars(x.EnvSet.Items), Var.effective), EnvPass: texts(x.EnvPass.Items, plainText), EnvAuth: x.EnvAuth.V,
-		Inject: x.Inject.V, Caches: texts(x.Caches.Items, plainText),
+		Inject: x.Inject.V, Caches: texts(x.Caches.Items, plainText), CachesKeep: x.CachesKeep.V, CachesMethod: x.CachesMethod.V,
 		TTY: x.TTY.V, Seccomp: x.Seccomp.V, Nested: x.Nested.V,
 	}
 	if e.EnvScrub == "" {

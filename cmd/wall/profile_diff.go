@@ -236,6 +236,7 @@ func valueWords() map[string]map[string]string {
 		"environment.scrub": {`"strict"`: "only variables of the base and allowed ones cross", `"deny-secrets"`: "all variables but secrets cross",
 			`"off"`: "every variable of the caller crosses"},
 		"environment.inject":       {"true": "stored variables are laid over the environment", "false": "stored variables are left out"},
+		"environment.caches.keep":  {"true": "later runs in this workspace see what is written to the caches", "false": "what is written to the caches is thrown away"},
 		"process.nested-sandboxes": {"true": "the command can make user namespaces", "false": "the command cannot make user namespaces"},
 		"process.tty": {`"none"`: "there is no terminal", `"pty"`: "the terminal is a private one", `"auto"`: "a terminal is relayed where there is one",
 			`"inherit"`: "the command has the caller's terminal"},
@@ -245,20 +246,20 @@ func valueWords() map[string]map[string]string {
 // itemWords say that an element is in a list, and that it is not.
 func itemWords() map[string][2]string {
 	return map[string][2]string{
-		"require":            {"%s must be up even when degrading", "%s may be missing when degrading"},
-		"filesystem.seed":    {"%s is copied into the home", "%s is not copied into the home"},
-		"filesystem.hide":    {"%s is hidden", "%s is not hidden"},
-		"filesystem.protect": {"%s is protected", "%s is not protected"},
-		"filesystem.devices": {"the device %s can be used", "the device %s cannot be used"},
-		"network.allow":      {"%s can be reached", "%s cannot be reached"},
-		"network.deny":       {"%s is denied", "%s is not denied"},
-		"network.loopback":   {"the host's loopback port %s can be reached", "the host's loopback port %s cannot be reached"},
-		"network.publish":    {"the host can reach port %s of the command", "the host cannot reach port %s of the command"},
-		"environment.allow":  {"variables that match %s cross", "variables that match %s do not cross for that"},
-		"environment.deny":   {"variables that match %s are denied", "variables that match %s are not denied"},
-		"environment.set":    {"the variable %s has a fixed value", "the variable %s has not that fixed value"},
-		"environment.pass":   {"the variable %s crosses", "the variable %s does not cross for that"},
-		"environment.caches": {"there is a private cache of %s", "there is no private cache of %s"},
+		"require":                  {"%s must be up even when degrading", "%s may be missing when degrading"},
+		"filesystem.seed":          {"%s is copied into the home", "%s is not copied into the home"},
+		"filesystem.hide":          {"%s is hidden", "%s is not hidden"},
+		"filesystem.protect":       {"%s is protected", "%s is not protected"},
+		"filesystem.devices":       {"the device %s can be used", "the device %s cannot be used"},
+		"network.allow":            {"%s can be reached", "%s cannot be reached"},
+		"network.deny":             {"%s is denied", "%s is not denied"},
+		"network.loopback":         {"the host's loopback port %s can be reached", "the host's loopback port %s cannot be reached"},
+		"network.publish":          {"the host can reach port %s of the command", "the host cannot reach port %s of the command"},
+		"environment.allow":        {"variables that match %s cross", "variables that match %s do not cross for that"},
+		"environment.deny":         {"variables that match %s are denied", "variables that match %s are not denied"},
+		"environment.set":          {"the variable %s has a fixed value", "the variable %s has not that fixed value"},
+		"environment.pass":         {"the variable %s crosses", "the variable %s does not cross for that"},
+		"environment.caches.tools": {"there is a private cache of %s", "there is no private cache of %s"},
 	}
 }
 

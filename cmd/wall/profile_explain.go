@@ -58,7 +58,7 @@ or file, and the project layer. The default profile is "agent".`,
 			return err
 		}
 		values := slices.DeleteFunc(st.Values(), func(v profile.Setting) bool {
-			return want != "" && v.Key.Name != want && v.Key.Table() != want
+			return want != "" && v.Key.Name != want && v.Key.Table() != want && !strings.HasPrefix(v.Key.Name, want+".")
 		})
 		if asJSON {
 			return writeJSON(s.out, newResolvedProfile(st, values))
@@ -81,7 +81,7 @@ func settingKeys() []profile.Key {
 
 // knownKey refuses what is no key, with the suggestion of the language itself.
 func knownKey(name string) error {
-	if slices.Contains(profile.Tables(), name) || slices.ContainsFunc(settingKeys(), func(k profile.Key) bool { return k.Name == name }) {
+	if slices.Contains(profile.Tables(), name) || slices.ContainsFunc(settingKeys(), func(k profile.Key) bool { return k.Name == name || strings.HasPrefix(k.Name, name+".") }) {
 		return nil
 	}
 	if _, ok := profile.LookupKey(name); ok {

@@ -171,7 +171,7 @@ func TestDifference(t *testing.T) {
 // TestWordsForEveryKey finds a key or value of the language that diff has no
 // words for.
 func TestWordsForEveryKey(t *testing.T) {
-	own := []string{"filesystem.tmp", "filesystem.grant", "environment.base", "process.seccomp", "network.proxy-variables", "network.check-sni"}
+	own := []string{"filesystem.tmp", "filesystem.grant", "environment.base", "environment.caches.method", "process.seccomp", "network.proxy-variables", "network.check-sni"}
 	for _, k := range settingKeys() {
 		words, single := valueWords()[k.Name]
 		items, list := itemWords()[k.Name]

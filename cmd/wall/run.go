@@ -213,7 +213,8 @@ const maxStarts = 5
 
 // startSteadily starts p, and looks again when the start fails because the host
 // changed since the plan was made: other runs in the same workspace put
-// placeholders on absent names and take them away. Nothing has run by then, so
+// placeholders on absent names and take them away. Likewise when caches cannot be
+// made as planned. Nothing has run by then, so
 // that nothing runs twice. An error that looking again does not change is final.
 func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Plan, status statusFD) (plan.Plan, outcome, error) {
 	if err := announce(s, f, p); err != nil {
@@ -224,6 +225,13 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		o, err := start(ctx, s, p, &values, status)
 		if err == nil || o.result.Started || o.gaveUp != 0 || tries == maxStarts {
 			return p, o, err
+		}
+		// What caches can be is found by trying.
+		if e, ok := errors.AsType[*nsexec.OverlayError](err); ok {
+			j.host.NoOverlay = e.Err
+		}
+		if errors.Is(err, scratch.ErrKeptBusy) {
+			j.host.CachesBusy = true
 		}
 		next, resolveErr := j.plan()
 		if resolveErr != nil || reflect.DeepEqual(next, p) {

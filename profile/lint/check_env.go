@@ -331,3 +331,13 @@ func random(v string) bool {
 	}
 	return hex == len(v) && digit > 4 && lower+upper > 4 && len(seen) > 8 || lower > 4 && upper > 4 && digit > 4 && len(seen) > 16
 }
+
+// keptCaches tells that runs share what they write to the caches.
+func keptCaches(x *check) {
+	if !x.m.is("environment.caches.keep", "true") {
+		return
+	}
+	if own := x.m.ownOf("environment.caches.keep"); len(own) > 0 {
+		x.on(own[len(own)-1], "later runs in the same workspace read what one writes to the caches")
+	}
+}

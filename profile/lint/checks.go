@@ -55,4 +55,5 @@ var checks = []struct {
 	{"W057", sourcePrograms},
 	{"W058", sourceShells},
 	{"W059", storedForUntrusted},
+	{"W060", keptCaches},
 }

@@ -51,10 +51,14 @@ func networkEntries(f *profile.File, layer int) []entry {
 	boolean("network.check-sni", f.CheckSNI)
 	boolean("environment.inject", f.Inject)
 	if f.Caches.Set && len(f.Caches.Items) == 0 {
-		es = append(es, entry{key: "environment.caches", list: true, empty: true, layer: layer, origin: f.Caches.Origin})
+		es = append(es, entry{key: "environment.caches.tools", list: true, empty: true, layer: layer, origin: f.Caches.Origin})
 	}
 	for _, it := range f.Caches.Items {
-		es = append(es, entry{key: "environment.caches", val: it.V, list: true, layer: layer, origin: it.Origin})
+		es = append(es, entry{key: "environment.caches.tools", val: it.V, list: true, layer: layer, origin: it.Origin})
+	}
+	boolean("environment.caches.keep", f.CachesKeep)
+	if f.CachesMethod.Set {
+		es = append(es, entry{key: "environment.caches.method", val: f.CachesMethod.V, layer: layer, origin: f.CachesMethod.Origin})
 	}
 	num("limits.time", f.Time)
 	num("limits.grace", f.Grace)

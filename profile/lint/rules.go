@@ -268,4 +268,8 @@ var table = []Rule{
 		Doc: "Every stored variable crosses to a base that is for commands which nobody has looked at, gate or contract.",
 		Why: "whatever is stored later with \"wall env set\" goes to the code of every change under test", Fix: "remove inject, and name the variables that the command needs in set or pass",
 		Bad: "[environment]\nbase = \"gate\"\ninject = true", Good: "[environment.set]\nDATABASE_URL = { file = \"~/.config/wall/database\" }"},
+	{Code: "W060", Name: "kept-caches", Severity: Note,
+		Doc: "What one run writes to the caches is there in later runs in the same workspace.",
+		Why: "a change under test can leave something in a cache that the next one builds with", Fix: "remove keep; caches are warm without it, from the tool's own",
+		Bad: "[environment]\ncaches = { tools = [\"go\"], keep = true }", Good: "[environment]\ncaches = [\"go\"]"},
 }

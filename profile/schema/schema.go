@@ -33,6 +33,10 @@ func JSON() ([]byte, error) {
 		if t := k.Table(); t != "" {
 			in = tables[t]
 		}
+		if t, last, ok := strings.Cut(k.Last(), "."); ok {
+			nested(in, k, t)[last] = key(k)
+			continue
+		}
 		in[k.Last()] = key(k)
 		if k.Table() == "" && k.Required() {
 			required = append(required, k.Name)
@@ -51,6 +55,20 @@ func JSON() ([]byte, error) {
 		return nil, err
 	}
 	return append(data, '\n'), nil
+}
+
+// nested gives the keys of the table t in a table, which is also written as the
+// list that is its key "tools".
+func nested(in object, k profile.Key, t string) object {
+	if in[t] == nil {
+		tools, _ := profile.LookupKey(k.Table() + "." + t + ".tools")
+		in[t] = object{
+			"description": tools.Doc,
+			"anyOf": []object{shape(tools), {
+				"type": "object", "additionalProperties": false, "properties": object{}}},
+		}
+	}
+	return in[t].(object)["anyOf"].([]object)[1]["properties"].(object)
 }
 
 // key gives the schema of one key with its description and default.

@@ -183,7 +183,12 @@ func TestEveryKeyHasItsType(t *testing.T) {
 		if k.Table() != "" {
 			in = in[k.Table()].(map[string]any)["properties"].(map[string]any)
 		}
-		s, ok := in[k.Last()].(map[string]any)
+		last := k.Last()
+		if t, name, ok := strings.Cut(last, "."); ok { // a list or a table
+			in = in[t].(map[string]any)["anyOf"].([]any)[1].(map[string]any)["properties"].(map[string]any)
+			last = name
+		}
+		s, ok := in[last].(map[string]any)
 		if !ok || s["description"] == "" {
 			t.Errorf("%s is not in the schema", k.Name)
 			continue
