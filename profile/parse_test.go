@@ -225,6 +225,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(data))
 	}
 	f.Add("version = 1\n[environment]\nset.a.b = 1\n[[filesystem.grant]]\npath='x'\n[filesystem.grant.y]\n")
+	f.Add("version=1\n[environment.set]\nA={file='x'}\nB={command=['a','b']}\n[environment.set.C.secret-service]\na='b'\n[environment.set.D]\nenv='X=y'\n")
 	f.Add("version=1\na.b=1\n[a]\nc=1\n[a.b]\n[[a.d]]\n[a.d.e]\n[[a.d]]\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		d, _ := readTOML("p", []byte(text))

@@ -99,7 +99,11 @@ const (
 func sources() []object {
 	var out []object
 	for _, k := range profile.SourceKeys() {
-		out = append(out, object{"type": "object", "additionalProperties": false, "properties": object{k.Name: key(k)}, "required": []string{k.Name}})
+		s := key(k)
+		if k.Type == profile.TypeText {
+			s["minLength"] = 1
+		}
+		out = append(out, object{"type": "object", "additionalProperties": false, "properties": object{k.Name: s}, "required": []string{k.Name}})
 	}
 	return out
 }

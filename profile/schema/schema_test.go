@@ -98,6 +98,14 @@ func validate(s map[string]any, v any, at string) (problems []string) {
 			if x, ok := v.(string); ok && float64(len(x)) < want.(float64) {
 				bad("%q is too short", x)
 			}
+		case "minItems":
+			if x, ok := v.([]any); ok && float64(len(x)) < want.(float64) {
+				bad("%v has too few elements", x)
+			}
+		case "minProperties":
+			if x, ok := v.(map[string]any); ok && float64(len(x)) < want.(float64) {
+				bad("%v has too few keys", x)
+			}
 		case "minimum":
 			if x, ok := v.(float64); ok && x < want.(float64) {
 				bad("%v is less than %v", x, want)
@@ -270,6 +278,20 @@ func TestSchemaAndParser(t *testing.T) {
 		{"[environment]\nallow = [\"A=B\"]", false},
 		{"[environment]\npass = [\"A*\"]", false},
 		{"[environment]\nset = { A = 1 }", false},
+		{"[environment.set]\nA = { file = \"~/x\" }\nB = { env = \"X\" }\nC = { command = [\"a\", \"\"] }\nD = { keyring = \"x\" }\nE = { secret-service = { a = \"b\" } }\nfile = \"x\"", true},
+		{"[environment.set]\nA = {}", false},
+		{"[environment.set]\nA = { file = \"x\", env = \"X\" }", false},
+		{"[environment.set]\nA = { vault = \"x\" }", false},
+		{"[environment.set]\nA = { file = \"\" }", false},
+		{"[environment.set]\nA = { env = \"X*\" }", false},
+		{"[environment.set]\nA = { command = \"a b\" }", false},
+		{"[environment.set]\nA = { command = [] }", false},
+		{"[environment.set]\nA = { command = [1] }", false},
+		{"[environment.set]\nA = { keyring = \"\" }", false},
+		{"[environment.set]\nA = { secret-service = {} }", false},
+		{"[environment.set]\nA = { secret-service = { \"\" = \"b\" } }", false},
+		{"[environment.set]\nA = { secret-service = { a = 1 } }", false},
+		{"[environment.set]\nA = [\"x\"]", false},
 		{"[process]\nseccomp = \"./f.json\"", true},
 		{"[process]\nseccomp = \"f.json\"", false},
 		{"[process]\nnested-sandboxes = 1", false},
