@@ -36,8 +36,9 @@
 // Values are only in the memory of this process and in the environment of the command:
 // not in files, arguments, or the environment of other programs, and not in errors, in
 // which nothing that a program wrote is repeated, on standard error either. Memory is
-// not cleared: Go moves and copies strings, so that this could not be promised. Other
-// processes of the same user outside of the box can read the memory of this one; the box
-// cannot, because it does not see it. The Secret Service sends the secret through
-// the user's message bus without encryption of its own.
+// not cleared: Go moves and copies strings, so that this could not be promised. The box
+// cannot see this process. Whether other processes of the user outside can read its
+// memory is for the program to say (wall forbids it: PR_SET_DUMPABLE in prctl(2)). The
+// Secret Service sends the secret through the user's message bus without encryption of
+// its own.
 package source
