@@ -122,7 +122,6 @@ type cacher struct {
 	origin  plan.Origin
 	kept    string // directory of kept layers, "" = they are thrown away
 	private bool   // something stands below privateCaches
-	n       int    // layers so far
 }
 
 func (c *cacher) notice(text, hint string) {

@@ -34,6 +34,7 @@ need() {
 	"$@" >/dev/null 2>&1 || missing="$missing $package"
 }
 command_exists() { command -v "$1"; }
+in_system_path() { (PATH=/usr/local/bin:/usr/bin:/bin && command -v "$1"); }
 static_library() { path=$(gcc -print-file-name="$1") && [ "$path" != "$1" ]; } # gcc answers with the bare name when it has no such file
 
 find_missing() {
@@ -53,6 +54,9 @@ find_missing() {
 	need util-linux command_exists setpriv
 	need passwd command_exists useradd
 	[ "$1" = demo ] && return
+	need cargo in_system_path cargo # an ordinary user cannot use what root has in its home
+	need npm in_system_path npm
+	need nodejs in_system_path node
 	need dbus command_exists dbus-daemon
 	need gnome-keyring command_exists gnome-keyring-daemon # a Secret Service
 	[ "$(uname -m)" != x86_64 ] || need qemu-system-x86 command_exists qemu-system-x86_64 # other kernels
