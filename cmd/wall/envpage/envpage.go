@@ -39,12 +39,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"log"
-	"mime"
 	"net"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,15 +73,15 @@ type Surface struct {
 // Limits of one connection. Everything is on this machine and small.
 const (
 	maxBody        = 2 << 20 // JSON writes a byte as six at most, and a value has at most 128 KiB
-	maxHeader      = 16 << 10
+	maxDrain       = 8 << 20
 	maxConnections = 64
-	headerTimeout  = 10 * time.Second
-	requestTimeout = 30 * time.Second
-	answerTimeout  = 60 * time.Second
+	headTimeout    = 10 * time.Second
+	requestTimeout = 30 * time.Second // also longer than an edit waits for another one
 )
 
-// sessionHeader carries the second secret of a session.
-const sessionHeader = "X-Wall-Session"
+// sessionField is the field of a request that carries the second secret of a
+// session, X-Wall-Session.
+const sessionField = "x-wall-session"
 
 // A Server is one page, from Listen until it ends.
 type Server struct {
@@ -95,6 +91,9 @@ type Server struct {
 	listen []net.Listener
 	end    chan string // why the server ends
 	idle   *time.Timer
+	slots  chan struct{} // taken by the connections
+
+	connections openConnections
 
 	mu     sync.Mutex
 	token  []byte // nil when it was used
@@ -102,10 +101,16 @@ type Server struct {
 	header []byte
 }
 
+// openConnections are those that are answered now.
+type openConnections struct {
+	mu  sync.Mutex
+	all []net.Conn
+}
+
 // Listen takes a port on the loopback addresses, a free one when port is 0. From
 // then on the address is valid; Serve answers.
 func Listen(ctx context.Context, config Config, port int) (*Server, error) {
-	s := &Server{config: config, end: make(chan string, 1), token: []byte(secret())}
+	s := &Server{config: config, end: make(chan string, 1), slots: make(chan struct{}, maxConnections), token: []byte(secret())}
 	var err error
 	for range 20 {
 		if err = s.bind(ctx, port); err == nil || port != 0 {
@@ -152,33 +157,16 @@ func (s *Server) Serve(ctx context.Context) (why string, err error) {
 	s.idle = time.AfterFunc(s.config.Idle, func() { s.stop("nobody used it for " + strings.TrimSuffix(s.config.Idle.String(), "0s")) })
 	s.mu.Unlock()
 	defer s.idle.Stop()
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       requestTimeout,
-		WriteTimeout:      answerTimeout,
-		IdleTimeout:       requestTimeout,
-		MaxHeaderBytes:    maxHeader,
-		// What it would log are the troubles of single connections, which anybody
-		// on the machine can make.
-		ErrorLog:                     log.New(io.Discard, "", 0),
-		DisableGeneralOptionsHandler: true,
-	}
-	slots := make(chan struct{}, maxConnections)
 	failed := make(chan error, len(s.listen))
 	for _, l := range s.listen {
-		go func() { failed <- server.Serve(&limited{l, slots}) }()
+		go func() { failed <- s.serve(l) }()
 	}
 	select {
 	case <-ctx.Done():
 	case why = <-s.end:
 	case err = <-failed:
 	}
-	grace, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		_ = server.Close() // who holds a connection open then is cut off
-	}
+	s.shutDown()
 	return why, err
 }
 
@@ -187,34 +175,6 @@ func (s *Server) stop(why string) {
 	case s.end <- why:
 	default: // it ends already
 	}
-}
-
-// limited accepts a bounded number of connections at a time.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &slotted{Conn: c, slots: l.slots}, nil
-}
-
-// slotted gives its slot back when it is closed.
-type slotted struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-func (c *slotted) Close() error {
-	c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
 }
 
 //go:embed page
@@ -233,18 +193,18 @@ var files = map[string][2]string{
 type endpoint struct {
 	method string
 	open   bool // needs no session
-	call   func(*Server, http.ResponseWriter, *http.Request, []byte) (any, error)
+	call   func(s *Server, r *request, body []byte, w *response) (any, error)
 }
 
 var endpoints = map[string]endpoint{
-	"/api/session":   {http.MethodPost, true, (*Server).openSession},
-	"/api/state":     {http.MethodGet, false, (*Server).state},
-	"/api/preview":   {http.MethodGet, false, (*Server).preview},
-	"/api/variables": {http.MethodGet, false, (*Server).variables},
-	"/api/value":     {http.MethodPost, false, (*Server).value},
-	"/api/set":       {http.MethodPost, false, (*Server).set},
-	"/api/unset":     {http.MethodPost, false, (*Server).unset},
-	"/api/end":       {http.MethodPost, false, (*Server).finish},
+	"/api/session":   {"POST", true, (*Server).openSession},
+	"/api/state":     {"GET", false, (*Server).state},
+	"/api/preview":   {"GET", false, (*Server).preview},
+	"/api/variables": {"GET", false, (*Server).variables},
+	"/api/value":     {"POST", false, (*Server).value},
+	"/api/set":       {"POST", false, (*Server).set},
+	"/api/unset":     {"POST", false, (*Server).unset},
+	"/api/end":       {"POST", false, (*Server).finish},
 }
 
 // policy forbids the page everything but its own script, style and icon and calls
@@ -260,53 +220,62 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
-
-	if err := s.serve(w, r); err != nil {
-		status, text := http.StatusUnprocessableEntity, "" // the request is good, and cannot be done
-		var no *refusal
-		if errors.As(err, &no) {
-			status, text = no.status, no.text
-		} else {
-			text = message(err)
-		}
-		writeJSON(w, status, map[string]string{"error": text})
-	}
+// headers are part of every answer.
+var headers = [][2]string{
+	{"Content-Security-Policy", policy},
+	{"X-Content-Type-Options", "nosniff"},
+	{"X-Frame-Options", "DENY"},
+	{"Referrer-Policy", "no-referrer"},
+	{"Cache-Control", "no-store"},
+	{"Cross-Origin-Opener-Policy", "same-origin"},
+	{"Cross-Origin-Resource-Policy", "same-origin"},
+	{"Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"},
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
-	if !slices.Contains(s.hosts, r.Host) {
-		return &refusal{http.StatusMisdirectedRequest, "there is no such host here"}
+// answer gives the answer to a request, or to what was none, of which r is nil and
+// err says why.
+func (s *Server) answer(r *request, err error) *response {
+	w := &response{status: statusOK, fields: slices.Clone(headers)}
+	if err == nil {
+		err = s.dispatch(r, w)
 	}
-	if f, ok := files[r.URL.Path]; ok {
-		if err := static(w, r); err != nil {
+	if err == nil {
+		return w
+	}
+	status, text := statusUnprocessable, "" // the request is good, and cannot be done
+	var no *refusal
+	if errors.As(err, &no) {
+		status, text = no.status, no.text
+	} else {
+		text = message(err)
+	}
+	w.json(status, map[string]string{"error": text})
+	return w
+}
+
+func (s *Server) dispatch(r *request, w *response) error {
+	if !slices.Contains(s.hosts, r.host) {
+		return &refusal{statusMisdirected, "there is no such host here"}
+	}
+	if f, ok := files[r.path]; ok {
+		if err := static(r, w); err != nil {
 			return err
 		}
 		data, err := page.ReadFile(f[0])
 		if err != nil {
 			return err
 		}
-		w.Header().Set("Content-Type", f[1])
-		_, _ = w.Write(data) // the browser went away
+		w.set("Content-Type", f[1])
+		w.body = data
 		return nil
 	}
-	e, ok := endpoints[r.URL.Path]
+	e, ok := endpoints[r.path]
 	if !ok {
-		return &refusal{http.StatusNotFound, "there is no such page"}
+		return &refusal{statusNotFound, "there is no such page"}
 	}
-	if r.Method != e.method {
-		w.Header().Set("Allow", e.method)
-		return &refusal{http.StatusMethodNotAllowed, "the method must be " + e.method}
+	if r.method != e.method {
+		w.set("Allow", e.method)
+		return &refusal{statusMethod, "the method must be " + e.method}
 	}
 	if err := ownPage(r); err != nil {
 		return err
@@ -316,41 +285,63 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	body, err := readBody(w, r)
+	most := int64(maxBody)
+	if r.method == "GET" {
+		most = 0
+	} else if kind, _ := r.field("content-type"); !isJSON(kind) {
+		return &refusal{statusMediaType, "the type must be application/json"}
+	}
+	body, err := r.readBody(most)
 	if err != nil {
 		return err
 	}
-	answer, err := e.call(s, w, r, body)
+	answer, err := e.call(s, r, body, w)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, answer)
+	w.json(statusOK, answer)
 	return nil
+}
+
+// isJSON reports whether a media type is JSON's, with parameters or without.
+func isJSON(kind string) bool {
+	kind, _, _ = strings.Cut(kind, ";")
+	return strings.EqualFold(strings.Trim(kind, " \t"), "application/json")
 }
 
 // static lets the static files be fetched by their own page, and the page be
 // opened in a window, from anywhere.
-func static(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		return &refusal{http.StatusMethodNotAllowed, "the method must be GET"}
+func static(r *request, w *response) error {
+	if r.method != "GET" {
+		w.set("Allow", "GET")
+		return &refusal{statusMethod, "the method must be GET"}
 	}
-	site, dest := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Dest")
-	if r.URL.Path == "/" && dest != "" && dest != "document" || r.URL.Path != "/" && site != "" && site != "same-origin" && site != "none" {
-		return &refusal{http.StatusForbidden, "another page asks"}
+	refused := &refusal{statusForbidden, "another page asks"}
+	for _, dest := range r.fields["sec-fetch-dest"] {
+		if r.path == "/" && dest != "document" {
+			return refused
+		}
+	}
+	for _, site := range r.fields["sec-fetch-site"] {
+		if r.path != "/" && site != "same-origin" && site != "none" {
+			return refused
+		}
+	}
+	if r.length != 0 {
+		return &refusal{statusTooLarge, "the request has a body"}
 	}
 	return nil
 }
 
 // ownPage refuses what another page asked for. Every browser sends Origin with a
 // POST, and those of the last years Sec-Fetch-Site with everything.
-func ownPage(r *http.Request) error {
-	refused := &refusal{http.StatusForbidden, "another page asks"}
-	origin := r.Header.Values("Origin")
-	if len(origin) > 1 || len(origin) == 1 && origin[0] != "http://"+r.Host || len(origin) == 0 && r.Method != http.MethodGet {
+func ownPage(r *request) error {
+	refused := &refusal{statusForbidden, "another page asks"}
+	origin := r.fields["origin"]
+	if len(origin) > 1 || len(origin) == 1 && origin[0] != "http://"+r.host || len(origin) == 0 && r.method != "GET" {
 		return refused
 	}
-	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+	for _, site := range r.fields["sec-fetch-site"] {
 		if site != "same-origin" {
 			return refused
 		}
@@ -362,39 +353,19 @@ func ownPage(r *http.Request) error {
 func (s *Server) cookieName() string { return "wall-env-" + strconv.Itoa(s.port) }
 
 // inSession checks both secrets of the session, in constant time.
-func (s *Server) inSession(r *http.Request) error {
+func (s *Server) inSession(r *request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cookies := r.CookiesNamed(s.cookieName())
-	headers := r.Header.Values(sessionHeader)
-	if s.cookie == nil || len(cookies) != 1 || len(headers) != 1 ||
-		subtle.ConstantTimeCompare([]byte(cookies[0].Value), s.cookie)&subtle.ConstantTimeCompare([]byte(headers[0]), s.header) != 1 {
-		return &refusal{http.StatusUnauthorized, "This page has no session any more. Start \"wall env ui\" again."}
+	cookies := r.cookies(s.cookieName())
+	header, one := r.field(sessionField)
+	if s.cookie == nil || len(cookies) != 1 || !one ||
+		subtle.ConstantTimeCompare([]byte(cookies[0]), s.cookie)&subtle.ConstantTimeCompare([]byte(header), s.header) != 1 {
+		return &refusal{statusUnauthorized, "This page has no session any more. Start \"wall env ui\" again."}
 	}
 	if s.idle != nil {
 		s.idle.Reset(s.config.Idle)
 	}
 	return nil
-}
-
-// readBody reads the body of a POST, which must be JSON by its type, and refuses
-// that of a GET.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	most := int64(maxBody)
-	if r.Method == http.MethodGet {
-		most = 0
-	} else if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, &refusal{http.StatusUnsupportedMediaType, "the type must be application/json"}
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", most)}
-	case err != nil:
-		return nil, &refusal{http.StatusBadRequest, "the request ended early"}
-	}
-	return data, nil
 }
 
 // decode reads one JSON object into v, strictly. The error holds nothing of it.
@@ -408,14 +379,14 @@ func decode(body []byte, v any) error {
 		}
 	}
 	if err != nil || !utf8.Valid(body) {
-		return &refusal{http.StatusBadRequest, "the request is not as the page sends it"}
+		return &refusal{statusBadRequest, "the request is not as the page sends it"}
 	}
 	return nil
 }
 
 // openSession takes the token for a session. There is one session: whoever has
 // the token first has it.
-func (s *Server) openSession(w http.ResponseWriter, r *http.Request, body []byte) (any, error) {
+func (s *Server) openSession(_ *request, body []byte, w *response) (any, error) {
 	var in struct {
 		Token string `json:"token"`
 	}
@@ -425,20 +396,20 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request, body []byte
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.token == nil {
-		return nil, &refusal{http.StatusUnauthorized, "This address was used already; it works once. Start \"wall env ui\" again."}
+		return nil, &refusal{statusUnauthorized, "This address was used already; it works once. Start \"wall env ui\" again."}
 	}
 	if subtle.ConstantTimeCompare([]byte(in.Token), s.token) != 1 {
-		return nil, &refusal{http.StatusUnauthorized, "This address is not the one that \"wall env ui\" printed."}
+		return nil, &refusal{statusUnauthorized, "This address is not the one that \"wall env ui\" printed."}
 	}
 	s.token, s.cookie, s.header = nil, []byte(secret()), []byte(secret())
 	if s.idle != nil {
 		s.idle.Reset(s.config.Idle)
 	}
-	http.SetCookie(w, &http.Cookie{Name: s.cookieName(), Value: string(s.cookie), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	w.set("Set-Cookie", s.cookieName()+"="+string(s.cookie)+"; Path=/; HttpOnly; SameSite=Strict")
 	return map[string]string{"session": string(s.header)}, nil
 }
 
-func (s *Server) state(http.ResponseWriter, *http.Request, []byte) (any, error) {
+func (s *Server) state(*request, []byte, *response) (any, error) {
 	return struct {
 		Directory string    `json:"directory"`
 		File      string    `json:"file"`
@@ -446,15 +417,15 @@ func (s *Server) state(http.ResponseWriter, *http.Request, []byte) (any, error) 
 	}{plan.Printable(s.config.Directory), plan.Printable(s.config.Store.Path), s.config.Surfaces}, nil
 }
 
-func (s *Server) preview(_ http.ResponseWriter, r *http.Request, _ []byte) (any, error) {
-	name := r.URL.Query().Get("surface")
+func (s *Server) preview(r *request, _ []byte, _ *response) (any, error) {
+	name, _ := strings.CutPrefix(r.query, "surface=") // names of surfaces are letters
 	if !slices.ContainsFunc(s.config.Surfaces, func(x Surface) bool { return x.Name == name }) {
-		return nil, &refusal{http.StatusBadRequest, "there is no such surface"}
+		return nil, &refusal{statusBadRequest, "there is no such surface"}
 	}
 	return s.config.Preview(name)
 }
 
-func (s *Server) variables(http.ResponseWriter, *http.Request, []byte) (any, error) {
+func (s *Server) variables(*request, []byte, *response) (any, error) {
 	vars, err := s.config.Store.Load()
 	if err != nil {
 		return nil, err
@@ -477,7 +448,7 @@ type named struct {
 
 // value gives one stored value: "text", or for one that is not UTF-8 the number of
 // its "bytes".
-func (s *Server) value(_ http.ResponseWriter, _ *http.Request, body []byte) (any, error) {
+func (s *Server) value(_ *request, body []byte, _ *response) (any, error) {
 	var in named
 	if err := decode(body, &in); err != nil {
 		return nil, err
@@ -495,10 +466,10 @@ func (s *Server) value(_ http.ResponseWriter, _ *http.Request, body []byte) (any
 			return map[string]int{"bytes": len(v.Value)}, nil
 		}
 	}
-	return nil, &refusal{http.StatusNotFound, "This variable is not stored any more."}
+	return nil, &refusal{statusNotFound, "This variable is not stored any more."}
 }
 
-func (s *Server) set(_ http.ResponseWriter, r *http.Request, body []byte) (any, error) {
+func (s *Server) set(_ *request, body []byte, _ *response) (any, error) {
 	var in struct {
 		Name    string `json:"name"`
 		Value   string `json:"value"`
@@ -511,13 +482,13 @@ func (s *Server) set(_ http.ResponseWriter, r *http.Request, body []byte) (any, 
 	if err := inject.Check(v); err != nil {
 		return nil, err
 	}
-	_, err := s.config.Store.Edit(r.Context(), func(vars []inject.Var) ([]inject.Var, error) {
+	_, err := s.config.Store.Edit(context.Background(), func(vars []inject.Var) ([]inject.Var, error) {
 		i := slices.IndexFunc(vars, func(x inject.Var) bool { return x.Name == v.Name })
 		switch {
 		case i < 0:
 			return append(vars, v), nil
 		case !in.Replace:
-			return nil, &refusal{http.StatusConflict, v.Name + " is stored already: change it in the list above."}
+			return nil, &refusal{statusConflict, v.Name + " is stored already: change it in the list above."}
 		}
 		vars[i] = v
 		return vars, nil
@@ -528,19 +499,19 @@ func (s *Server) set(_ http.ResponseWriter, r *http.Request, body []byte) (any, 
 	return map[string]string{"caution": inject.Caution(v.Name)}, nil
 }
 
-func (s *Server) unset(_ http.ResponseWriter, r *http.Request, body []byte) (any, error) {
+func (s *Server) unset(_ *request, body []byte, _ *response) (any, error) {
 	var in named
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	vars, err := s.config.Store.Unset(r.Context(), []string{in.Name})
+	vars, err := s.config.Store.Unset(context.Background(), []string{in.Name})
 	if err != nil {
 		return nil, err
 	}
 	return namesOf(vars), nil
 }
 
-func (s *Server) finish(_ http.ResponseWriter, _ *http.Request, body []byte) (any, error) {
+func (s *Server) finish(_ *request, body []byte, _ *response) (any, error) {
 	if err := decode(body, &struct{}{}); err != nil {
 		return nil, err
 	}
@@ -557,15 +528,14 @@ func message(err error) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, status int, v any) {
+// json answers with v.
+func (r *response) json(status int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil { // nothing that is answered can do that
-		status, data = http.StatusInternalServerError, []byte(`{"error":"wall bug: the answer is no JSON"}`)
+		status, data = statusInternal, []byte(`{"error":"wall bug: the answer is no JSON"}`)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(data) // the browser went away
+	r.set("Content-Type", "application/json")
+	r.status, r.body = status, data
 }
 
 // secret gives 256 random bits as text.

@@ -1,15 +1,18 @@
 package envpage
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,37 +55,58 @@ type ask struct {
 	cookie             string            // "none" leaves it out
 }
 
-func (s *Server) ask(a ask) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(a.method, "http://"+s.hosts[0]+a.path, strings.NewReader(a.body))
-	all := map[string]string{"Sec-Fetch-Site": "same-origin"}
+// A reply is an answer, as a browser reads it.
+type reply struct {
+	Code   int
+	Header http.Header
+	Body   string
+}
+
+func (s *Server) ask(a ask) reply {
+	all := map[string]string{"Host": s.hosts[0], "Sec-Fetch-Site": "same-origin"}
 	if a.method == http.MethodPost {
 		all["Origin"], all["Content-Type"] = "http://"+s.hosts[0], "application/json"
 	}
 	if s.header != nil {
-		all[sessionHeader] = string(s.header)
-	}
-	for k, v := range a.header {
-		all[k] = v
-	}
-	for k, v := range all {
-		switch {
-		case v == "":
-		case k == "Host":
-			r.Host = v
-		default:
-			r.Header.Set(k, v)
-		}
+		all["X-Wall-Session"] = string(s.header)
 	}
 	switch {
 	case a.cookie == "none" || s.cookie == nil && a.cookie == "":
 	case a.cookie != "":
-		r.Header.Set("Cookie", a.cookie)
+		all["Cookie"] = a.cookie
 	default:
-		r.AddCookie(&http.Cookie{Name: s.cookieName(), Value: string(s.cookie)})
+		all["Cookie"] = "other=1; " + s.cookieName() + "=" + string(s.cookie)
 	}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	return w
+	if a.body != "" {
+		all["Content-Length"] = strconv.Itoa(len(a.body))
+	}
+	maps.Copy(all, a.header)
+	var text strings.Builder
+	text.WriteString(a.method + " " + a.path + " HTTP/1.1\r\n")
+	for k, v := range all {
+		if v != "" {
+			text.WriteString(k + ": " + v + "\r\n")
+		}
+	}
+	return s.raw(text.String() + "\r\n" + a.body)
+}
+
+// raw answers the text of a request.
+func (s *Server) raw(text string) reply {
+	r, err := readRequest(bufio.NewReader(strings.NewReader(text)))
+	var b bytes.Buffer
+	if err := s.answer(r, err).write(&b); err != nil {
+		panic(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(&b), nil)
+	if err != nil {
+		panic(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		panic(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}
 }
 
 func (s *Server) open(t *testing.T) {
@@ -112,8 +136,8 @@ func TestSession(t *testing.T) {
 		t.Errorf("address %s", s.URL())
 	}
 	for _, wrong := range []string{"", "x", token[1:], token + "x", strings.ToLower(token) + "A"} {
-		if w := s.ask(ask{method: "POST", path: "/api/session", body: `{"token":"` + wrong + `"}`}); w.Code != 401 || w.Header().Get("Set-Cookie") != "" {
-			t.Errorf("token %q: %d, %v", wrong, w.Code, w.Header())
+		if w := s.ask(ask{method: "POST", path: "/api/session", body: `{"token":"` + wrong + `"}`}); w.Code != 401 || w.Header.Get("Set-Cookie") != "" {
+			t.Errorf("token %q: %d, %v", wrong, w.Code, w.Header)
 		}
 	}
 	// From another page the right token opens nothing, and is not used up.
@@ -122,20 +146,20 @@ func TestSession(t *testing.T) {
 	}
 	w := s.ask(ask{method: "POST", path: "/api/session", body: `{"token":"` + token + `"}`})
 	var got struct{ Session string }
-	if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != 200 || err != nil || got.Session != string(s.header) || len(got.Session) != 43 {
+	if err := json.Unmarshal([]byte(w.Body), &got); w.Code != 200 || err != nil || got.Session != string(s.header) || len(got.Session) != 43 {
 		t.Fatalf("%d %s %v", w.Code, w.Body, err)
 	}
-	cookie := w.Header().Get("Set-Cookie")
+	cookie := w.Header.Get("Set-Cookie")
 	if want := s.cookieName() + "=" + string(s.cookie) + "; Path=/; HttpOnly; SameSite=Strict"; cookie != want {
 		t.Errorf("cookie %q, want %q", cookie, want)
 	}
-	if strings.Contains(cookie, got.Session) || strings.Contains(w.Body.String(), string(s.cookie)) {
+	if strings.Contains(cookie, got.Session) || strings.Contains(w.Body, string(s.cookie)) {
 		t.Error("one secret of the session is sent with the other")
 	}
-	if w := s.ask(ask{method: "POST", path: "/api/session", body: `{"token":"` + token + `"}`}); w.Code != 401 || !strings.Contains(w.Body.String(), "used already") {
+	if w := s.ask(ask{method: "POST", path: "/api/session", body: `{"token":"` + token + `"}`}); w.Code != 401 || !strings.Contains(w.Body, "used already") {
 		t.Errorf("the token again: %d %s", w.Code, w.Body)
 	}
-	if w := s.ask(ask{method: "GET", path: "/api/state"}); w.Code != 200 || strings.Contains(w.Body.String(), "\u202e") {
+	if w := s.ask(ask{method: "GET", path: "/api/state"}); w.Code != 200 || strings.Contains(w.Body, "\u202e") {
 		t.Errorf("state: %d %s", w.Code, w.Body)
 	}
 }
@@ -160,9 +184,9 @@ func TestRefusals(t *testing.T) {
 		"wrong cookie":          {ask{"POST", "/api/unset", unset, nil, s.cookieName() + "=x"}, 401},
 		"two cookies":           {ask{"POST", "/api/unset", unset, nil, two + "; " + two}, 401},
 		"other cookie name":     {ask{"POST", "/api/unset", unset, nil, "wall-env-1=" + string(s.cookie)}, 401},
-		"no header":             {ask{"POST", "/api/unset", unset, h(sessionHeader, ""), ""}, 401},
-		"wrong header":          {ask{"POST", "/api/unset", unset, h(sessionHeader, string(s.cookie)), ""}, 401},
-		"read without header":   {ask{"GET", "/api/variables", "", h(sessionHeader, ""), ""}, 401},
+		"no header":             {ask{"POST", "/api/unset", unset, h("X-Wall-Session", ""), ""}, 401},
+		"wrong header":          {ask{"POST", "/api/unset", unset, h("X-Wall-Session", string(s.cookie)), ""}, 401},
+		"read without header":   {ask{"GET", "/api/variables", "", h("X-Wall-Session", ""), ""}, 401},
 		"preview, no cookie":    {ask{"GET", "/api/preview?surface=session", "", nil, "none"}, 401},
 		"rebinding":             {ask{"POST", "/api/unset", unset, h("Host", "evil.test"+port), ""}, 421},
 		"rebinding, page":       {ask{"GET", "/", "", h("Host", "evil.test"+port), ""}, 421},
@@ -197,6 +221,7 @@ func TestRefusals(t *testing.T) {
 		"body of a GET":         {ask{"GET", "/api/state", "x", nil, ""}, 413},
 		"large body":            {ask{"POST", "/api/set", `{"name":"A","value":"` + strings.Repeat("x", maxBody) + `"}`, nil, ""}, 413},
 		"no JSON":               {ask{"POST", "/api/unset", `name=KEPT`, nil, ""}, 400},
+		"head too large":        {ask{"GET", "/", "", h("X", strings.Repeat("x", maxHead)), ""}, 431},
 		"two values":            {ask{"POST", "/api/unset", unset + unset, nil, ""}, 400},
 		"unknown member":        {ask{"POST", "/api/unset", `{"name":"KEPT","x":1}`, nil, ""}, 400},
 		"not UTF-8":             {ask{"POST", "/api/set", "{\"name\":\"A\",\"value\":\"\xff\"}", nil, ""}, 400},
@@ -224,11 +249,11 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %.200s", name, w.Code, c.want, w.Body)
 		}
 		checkHeaders(t, name, w)
-		if w.Code == 405 && w.Header().Get("Allow") == "" {
+		if w.Code == 405 && w.Header.Get("Allow") == "" {
 			t.Errorf("%s: no Allow", name)
 		}
 		var e struct{ Error string }
-		if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == "" || w.Header().Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal([]byte(w.Body), &e); err != nil || e.Error == "" || w.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %v, %.200s", name, err, w.Body)
 		}
 	}
@@ -240,23 +265,23 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("it ended: %s", why)
 	default:
 	}
-	if w := s.ask(ask{method: "GET", path: "/api/preview?surface=gate"}); !strings.Contains(w.Body.String(), `"cannot preview: a cause\n  hint: do this"`) {
+	if w := s.ask(ask{method: "GET", path: "/api/preview?surface=gate"}); !strings.Contains(w.Body, `"cannot preview: a cause\n  hint: do this"`) {
 		t.Errorf("%s", w.Body)
 	}
 }
 
 // checkHeaders: every answer has them.
-func checkHeaders(t *testing.T, name string, w *httptest.ResponseRecorder) {
+func checkHeaders(t *testing.T, name string, w reply) {
 	t.Helper()
 	for k, want := range map[string]string{
 		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
 		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
 	} {
-		if got := w.Header().Get(k); got != want {
+		if got := w.Header.Get(k); got != want {
 			t.Errorf("%s: %s is %q", name, k, got)
 		}
 	}
-	csp := w.Header().Get("Content-Security-Policy")
+	csp := w.Header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "form-action 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"} {
 		if !strings.Contains(csp, want) {
 			t.Errorf("%s: the policy lacks %s", name, want)
@@ -267,7 +292,7 @@ func checkHeaders(t *testing.T, name string, w *httptest.ResponseRecorder) {
 			t.Errorf("%s: the policy has %s", name, bad)
 		}
 	}
-	for k := range w.Header() {
+	for k := range w.Header {
 		if strings.HasPrefix(k, "Access-Control-") {
 			t.Errorf("%s: %s", name, k)
 		}
@@ -279,8 +304,8 @@ func TestStatic(t *testing.T) {
 	for path, f := range files {
 		for _, site := range []string{"", "same-origin", "none"} {
 			w := s.ask(ask{method: "GET", path: path, header: map[string]string{"Sec-Fetch-Site": site}})
-			if w.Code != 200 || w.Header().Get("Content-Type") != f[1] || w.Body.Len() == 0 {
-				t.Errorf("%s: %d, %v", path, w.Code, w.Header())
+			if w.Code != 200 || w.Header.Get("Content-Type") != f[1] || w.Body == "" {
+				t.Errorf("%s: %d, %v", path, w.Code, w.Header)
 			}
 			checkHeaders(t, path, w)
 		}
@@ -310,7 +335,7 @@ func TestEdit(t *testing.T) {
 	do := func(method, path, body, want string) {
 		t.Helper()
 		w := s.ask(ask{method: method, path: path, body: body})
-		if w.Code != 200 || w.Body.String() != want {
+		if w.Code != 200 || w.Body != want {
 			t.Errorf("%s %s: %d %s, want %s", path, body, w.Code, w.Body, want)
 		}
 		checkHeaders(t, path, w)
@@ -327,7 +352,7 @@ func TestEdit(t *testing.T) {
 	do("POST", "/api/unset", `{"name":"A"}`, `{"names":["B"]}`)
 	do("POST", "/api/unset", `{"name":"A"}`, `{"names":["B"]}`)
 	do("GET", "/api/preview?surface=session", "", `{"surface":"session"}`)
-	if w := s.ask(ask{method: "POST", path: "/api/set", body: `{"name":"LD_PRELOAD","value":"x","replace":false}`}); w.Code != 200 || !strings.Contains(w.Body.String(), "LD_PRELOAD makes programs load") {
+	if w := s.ask(ask{method: "POST", path: "/api/set", body: `{"name":"LD_PRELOAD","value":"x","replace":false}`}); w.Code != 200 || !strings.Contains(w.Body, "LD_PRELOAD makes programs load") {
 		t.Errorf("%s", w.Body)
 	}
 	if _, err := s.config.Store.Set(context.Background(), []inject.Var{{Name: "RAW", Value: "\xff\x00"[:1]}}); err != nil {
@@ -346,7 +371,7 @@ func TestEdit(t *testing.T) {
 			method = "GET"
 		}
 		w := s.ask(ask{method: method, path: path, body: body})
-		if w.Code != 422 || !strings.Contains(w.Body.String(), "wall env restore") || strings.Contains(w.Body.String(), "secret") {
+		if w.Code != 422 || !strings.Contains(w.Body, "wall env restore") || strings.Contains(w.Body, "secret") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -386,7 +411,7 @@ func TestServe(t *testing.T) {
 		}
 		r.Header.Set("Origin", base)
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set(sessionHeader, session)
+		r.Header.Set("X-Wall-Session", session)
 		for _, c := range cookies {
 			r.AddCookie(c)
 		}
@@ -481,37 +506,55 @@ func TestListen(t *testing.T) {
 // TestLimited: so many connections at a time and no more.
 func TestLimited(t *testing.T) {
 	s := newServer(t)
-	slots := make(chan struct{}, 2)
-	l := &limited{s.listen[0], slots}
-	accepted := make(chan net.Conn)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	for range 3 {
+	s.slots = make(chan struct{}, 2)
+	go func() { _ = s.serve(s.listen[0]) }() // until the end of the test
+	dial := func(text string) net.Conn {
+		t.Helper()
 		c, err := net.Dial("tcp4", s.hosts[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
-	first, second := <-accepted, <-accepted
-	select {
-	case <-accepted:
-		t.Error("a third connection is accepted")
-	case <-time.After(100 * time.Millisecond):
+	first := dial("GET / HT")
+	dial("")
+	for s.connections.busy() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	third := dial("GET / HTTP/1.1\r\nHost: " + s.hosts[0] + "\r\n\r\n")
+	if err := third.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := third.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a third connection is answered: %v", err)
 	}
 	first.Close()
-	first.Close() // gives one slot back, not two
-	third := <-accepted
-	if len(slots) != 2 {
-		t.Errorf("%d slots are taken", len(slots))
+	if err := third.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
 	}
-	second.Close()
-	third.Close()
+	if data, err := io.ReadAll(third); err != nil || !strings.HasPrefix(string(data), "HTTP/1.1 200 OK\r\n") {
+		t.Errorf("%.100q, %v", data, err)
+	}
+}
+
+// TestUnreadBody: a browser that sends much gets the answer, and no reset.
+func TestUnreadBody(t *testing.T) {
+	s := newServer(t)
+	go func() { _ = s.serve(s.listen[0]) }() // until the end of the test
+	r, err := http.NewRequest("POST", "http://"+s.hosts[0]+"/api/set", strings.NewReader(strings.Repeat("x", 3<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 403 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
 }
