@@ -31,6 +31,14 @@ type Cmd struct {
 	Stdout io.Writer
 	Stderr io.Writer
 
+	// Scratch is a scratch directory that the caller prepared from Plan.Scratch,
+	// and removes after Wait. Nil: Start prepares one, and Wait removes it.
+	Scratch *scratch.Dir
+	// OwnGroup has a command without a box (enforce off) lead a process group of its
+	// own. Signals then reach the whole group, and it is killed as a whole, also when
+	// the command has ended.
+	OwnGroup bool
+
 	ctx     context.Context
 	mu      sync.Mutex
 	started bool
@@ -54,6 +62,8 @@ type Result struct {
 	ExitCode   int            // 0-255; -1 when it was ended by a signal
 	Signal     syscall.Signal // 0 unless it was ended by a signal
 	CoreDumped bool
+	TimedOut   bool          // the limit of time ended it
+	Limit      string        // the other limit that ended it: plan.BoundMemory and so on; "" for none
 	Killed     bool          // the box was killed as a whole, by Kill, the context, or from outside
 	UserTime   time.Duration // of the box's processes that were waited for
 	SysTime    time.Duration
@@ -134,7 +144,9 @@ func (c *Cmd) Start() (err error) {
 	if err := c.Plan.Validate(); err != nil {
 		return &plan.Error{Op: "wall bug: the plan is not valid", Err: err, Hint: "please report this"}
 	}
-	if c.Plan.Scratch.Root != "" {
+	if c.Scratch != nil {
+		c.scratch, c.seeds = c.Scratch, c.Scratch.SeedErrors()
+	} else if c.Plan.Scratch.Root != "" {
 		if c.scratch, err = scratch.Prepare(c.Plan.Scratch); err != nil {
 			return err
 		}
@@ -182,7 +194,7 @@ func (c *Cmd) startPlain(streams *stdio) error {
 		Dir:   c.Plan.Command.Dir,
 		Env:   env,
 		Files: c.files(streams),
-		Sys:   &syscall.SysProcAttr{PidFD: &c.pidfd},
+		Sys:   &syscall.SysProcAttr{PidFD: &c.pidfd, Setpgid: c.OwnGroup},
 	})
 	if err != nil {
 		return execError(c.Plan.Command.Path, err)
@@ -392,7 +404,7 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	case c.waited:
 		return os.ErrProcessDone
 	case c.control < 0:
-		return doneError(unix.PidfdSendSignal(c.pidfd, s, nil, 0))
+		return c.signalPlain(s)
 	}
 	return doneError(writeAll(c.control, []byte{byte(s)}))
 }
@@ -407,7 +419,16 @@ func (c *Cmd) Kill() error {
 	case c.waited:
 		return os.ErrProcessDone
 	}
-	return doneError(unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0))
+	return c.signalPlain(unix.SIGKILL)
+}
+
+// signalPlain signals the child itself, or its group. The number of the group is
+// its own until the child is waited for, which c.waited says under the lock.
+func (c *Cmd) signalPlain(s syscall.Signal) error {
+	if c.OwnGroup && c.Plan.Enforce == plan.EnforceOff {
+		return doneError(unix.Kill(-c.pid, s))
+	}
+	return doneError(unix.PidfdSendSignal(c.pidfd, s, nil, 0))
 }
 
 func doneError(err error) error {
@@ -514,6 +535,9 @@ func (c *Cmd) wait4() (unix.WaitStatus, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.OwnGroup && c.Plan.Enforce == plan.EnforceOff {
+		_ = unix.Kill(-c.pid, unix.SIGKILL) // the child is a zombie that keeps the number
+	}
 	var ws unix.WaitStatus
 	var ru unix.Rusage
 	if err := retry(func() error { _, err := unix.Wait4(c.pid, &ws, 0, &ru); return err }); err != nil {
@@ -581,5 +605,8 @@ func (c *Cmd) release() error {
 	}
 	d := c.scratch
 	c.scratch = nil
+	if c.Scratch != nil {
+		return nil // the caller's
+	}
 	return d.Remove()
 }

@@ -48,7 +48,7 @@ func Prepare(s plan.Scratch) (*Dir, error) {
 	if err != nil {
 		return nil, scratchError(s.Path(), err)
 	}
-	if err := d.fill(s); err != nil {
+	if err := d.fill(s, false); err != nil {
 		d.keep = false
 		return nil, errors.Join(scratchError(s.Path(), err), d.Remove())
 	}
@@ -132,8 +132,8 @@ func createIn(root *rootDir, name string) (fd int, again bool, err error) {
 // testOnlyAfterMkdir runs between making and locking a directory.
 var testOnlyAfterMkdir = func() {}
 
-// fill makes everything in the directory.
-func (d *Dir) fill(s plan.Scratch) error {
+// fill makes everything in the directory; again says that it was filled before.
+func (d *Dir) fill(s plan.Scratch, again bool) error {
 	if err := unix.Fchmod(d.fd, 0o700); err != nil {
 		return os.NewSyscallError("fchmod", err)
 	}
@@ -149,7 +149,7 @@ func (d *Dir) fill(s plan.Scratch) error {
 	// Every run has a record, also when it makes no placeholder: others may
 	// hand it theirs. It comes after the guards, because it makes the run live.
 	files := []string{recordName}
-	if s.Keep {
+	if s.Keep && !again {
 		files = append(files, keepName)
 	}
 	for _, name := range files {
@@ -167,7 +167,7 @@ func (d *Dir) fill(s plan.Scratch) error {
 		d.kept = &fd
 	}
 	for _, sub := range s.Dirs {
-		if err := makeDir(d.fd, sub.Name, sub.Mode); err != nil {
+		if err := makeDir(d.fd, sub.Name, sub.Mode); err != nil && !(again && errors.Is(err, fs.ErrExist)) {
 			return fmt.Errorf("%s: %w", sub.Name, err)
 		}
 	}
@@ -290,6 +290,31 @@ func (d *Dir) seedDir(target string) (dir int, base string, err error) {
 		dir = next
 	}
 	return dir, elements[len(elements)-1], nil
+}
+
+// Renew makes the directory fit for the next command of the same run, when the box
+// of the one before has ended: its placeholders go, as with [Dir.Remove], those of s
+// are made, and sub-directories that are missing. What is in the others stays, and
+// nothing is seeded again. s must name this directory.
+func (d *Dir) Renew(s plan.Scratch) error {
+	if err := checkScratch(s); err != nil {
+		return err
+	}
+	if d.fd < 0 || s.Path() != d.Path() {
+		return fmt.Errorf("scratch: %s is not the directory %s", s.Path(), d.name)
+	}
+	if done, err := d.releasePlaceholders(); err != nil || !done {
+		return scratchError(d.Path(), errors.Join(errors.New("placeholders of the last command are left"), err))
+	}
+	d.made = nil
+	if err := unlink(d.fd, guardsName, 0); err != nil && err != unix.ENOENT {
+		return scratchError(d.Path(), os.NewSyscallError("unlinkat", err))
+	}
+	s.Seeds = nil
+	if err := d.fill(s, true); err != nil {
+		return scratchError(d.Path(), err)
+	}
+	return nil
 }
 
 // FD is a descriptor of the directory, opened for reading, close-on-exec, valid
