@@ -104,6 +104,12 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sys/unix": "system calls",
 		"kernel.org/pub/linux/libs/security/libcap/psx": "capability sets of every thread of pid 1",
 	},
+	"gate": {
+		"plan":                  "what to run",
+		"nsexec":                "runs it",
+		"scratch":               "one directory for all phases",
+		"golang.org/x/sys/unix": "pipes, and what changed in the workspace",
+	},
 	"cmd/wall": {
 		"plan":                   "prints it, and its errors",
 		"profile":                "resolves flags and files",
@@ -115,6 +121,7 @@ var imports = map[string]map[string]string{
 		"envscrub/source":        "fetches the values of variables right before the start",
 		"cmd/wall/envpage":       "wall env ui",
 		"nsexec":                 "runs the plan",
+		"gate":                   "runs it to a verdict",
 		"landlock":               "doctor probes it",
 		"seccomp":                "doctor probes it; custom filters are compiled",
 		"scratch":                "where the directory of a run lies",

@@ -1,0 +1,265 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/nsexec"
+	"github.com/wallsandbox/wall/plan"
+)
+
+// off is a plan without walls. What boxes do is tested from outside, in
+// directory integration.
+func off(t testing.TB, argv ...string) plan.Plan {
+	t.Helper()
+	p := plan.Plan{
+		Version: plan.Version, Profile: "test", Enforce: plan.EnforceOff,
+		Command:  plan.Command{Path: argv[0], Argv: argv, Dir: t.TempDir()},
+		Identity: plan.Identity{UID: os.Getuid(), GID: os.Getgid()},
+		Env:      []plan.EnvVar{{Name: "PATH", Value: "/usr/bin:/bin", Reason: "set"}},
+	}
+	return p
+}
+
+func sh(t testing.TB, line string) plan.Plan { return off(t, "/bin/sh", "-c", line) }
+
+func TestVerdicts(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		p      plan.Plan
+		status Status
+		exit   int
+		code   int
+		signal syscall.Signal
+		text   string
+	}{
+		{"passing", sh(t, "echo yes"), Passed, 0, 0, 0, "yes"},
+		{"silent", sh(t, ":"), Passed, 0, 0, 0, ""},
+		{"failing", sh(t, "echo no; echo why >&2; exit 7"), Failed, 7, 7, 0, "no\n--- stderr ---\nwhy"},
+		{"signalled", sh(t, "echo x; kill -KILL $$"), Failed, 137, -1, unix.SIGKILL, "x"},
+		{"status of wall's own", sh(t, "exit 124"), Failed, 124, 124, 0, ""},
+		{"reads nothing", sh(t, "cat; echo end"), Passed, 0, 0, 0, "end"},
+		{"no such program", off(t, "/nonexistent"), NotRun, 127, -1, 0, ""},
+		{"stopping itself and continued", sh(t, "(sleep 0.2; kill -CONT $$) & kill -STOP $$; echo on"), Passed, 0, 0, 0, "on"},
+	} {
+		r := Run(context.Background(), tt.p, Options{})
+		if r.Status != tt.status || r.Exit != tt.exit || r.Code != tt.code || r.Signal != tt.signal || r.Output.Text != tt.text {
+			t.Errorf("%s: %s, exit %d, code %d, signal %v, output %q, error %v; want %+v", tt.name, r.Status, r.Exit, r.Code, r.Signal, r.Output.Text, r.Err, tt)
+		}
+		if (r.Err != nil) != (tt.status == NotRun) {
+			t.Errorf("%s: error %v", tt.name, r.Err)
+		}
+	}
+}
+
+// TestOffIsThePlainRunner compares ten commands, byte by byte, with the same
+// commands run by os/exec.
+func TestOffIsThePlainRunner(t *testing.T) {
+	for _, line := range []string{
+		"echo hello",
+		"printf 'no line break'",
+		"printf '\\377\\376\\000\\001binary'",
+		"echo out; echo err >&2; exit 3",
+		"cat",
+		"head -c 300000 /dev/zero",
+		"head -c 300000 /dev/zero >&2; exit 255",
+		"env | sort; pwd; umask; ulimit -n",
+		"printf 'red \\033[31m text\\r\\n'; kill -TERM $$",
+		"echo a; (sleep 0.1; echo b) ; ls -la /proc/self/fd | wc -l; exec 1>&-; echo c >&2",
+	} {
+		p := sh(t, line)
+		plain := exec.Command(p.Command.Path, p.Command.Argv[1:]...)
+		plain.Dir, plain.Env = p.Command.Dir, []string{"PATH=/usr/bin:/bin"}
+		var want, wantErr, got, gotErr bytes.Buffer
+		plain.Stdout, plain.Stderr = &want, &wantErr
+		err := plain.Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		code := plain.ProcessState.ExitCode()
+		if ws := plain.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+			code = 128 + int(ws.Signal())
+		}
+		r := Run(context.Background(), p, Options{Stdout: &got, Stderr: &gotErr})
+		if !bytes.Equal(got.Bytes(), want.Bytes()) || !bytes.Equal(gotErr.Bytes(), wantErr.Bytes()) {
+			t.Errorf("%s:\n%q %q, want\n%q %q", line, got.Bytes(), gotErr.Bytes(), want.Bytes(), wantErr.Bytes())
+		}
+		if r.Exit != code || len(r.Warnings) > 0 {
+			t.Errorf("%s: exit status %d, want %d; %v", line, r.Exit, code, r.Warnings)
+		}
+	}
+}
+
+// TestOrphans: what is in the process group of the command ends with it, on
+// every path.
+func TestOrphans(t *testing.T) {
+	for _, line := range []string{
+		"sleep 1000 & echo $!",
+		"sleep 1000 & echo $!; exit 1",
+		"sleep 1000 >/dev/null 2>&1 & echo $!; kill -KILL $$",
+		"(trap '' TERM HUP INT; sleep 1000) & echo $!",
+	} {
+		start := time.Now()
+		r := Run(context.Background(), sh(t, line), Options{})
+		pid, err := strconv.Atoi(strings.TrimSpace(r.Output.Text))
+		if err != nil {
+			t.Fatalf("%s: %q", line, r.Output.Text)
+		}
+		if alive(pid) {
+			t.Errorf("%s: process %d is left", line, pid)
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if d := time.Since(start); d > 500*time.Second {
+			t.Errorf("%s: it took %v", line, d)
+		}
+	}
+}
+
+// alive reports whether the process is there in a while: an orphan that was killed
+// waits for init to notice.
+func alive(pid int) bool {
+	for range 200 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
+			return false
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return true
+}
+
+// TestHeldOutput: a daemon that left the process group and holds the output does
+// not keep the gate from its verdict, and is told about.
+func TestHeldOutput(t *testing.T) {
+	r := Run(context.Background(), sh(t, "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.5; echo done"), Options{})
+	if r.Status != Passed || !strings.Contains(r.Output.Text, "done") {
+		t.Errorf("%s, %q", r.Status, r.Output.Text)
+	}
+	if len(r.Warnings) == 0 || !strings.Contains(r.Warnings[0], "still holds its descriptor 1") {
+		t.Errorf("warnings %q", r.Warnings)
+	}
+	pid, _, _ := strings.Cut(r.Output.Text, "\n")
+	if n, err := strconv.Atoi(pid); err == nil {
+		_ = unix.Kill(n, unix.SIGKILL)
+	} else {
+		t.Error(err)
+	}
+}
+
+// TestFlood: a gibibyte of output takes no more memory than a line.
+func TestFlood(t *testing.T) {
+	const n = 1 << 30
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := Run(context.Background(), sh(t, "head -c 536870912 /dev/zero; head -c 536870912 /dev/zero >&2; echo end"), Options{})
+	runtime.ReadMemStats(&after)
+	if r.Status != Passed || r.Output.StdoutBytes+r.Output.StderrBytes != n+4 {
+		t.Errorf("%s, %d and %d bytes", r.Status, r.Output.StdoutBytes, r.Output.StderrBytes)
+	}
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
+		t.Errorf("%d bytes were allocated", grown)
+	}
+	if !strings.Contains(r.Output.Text, "end\n--- stderr ---") {
+		t.Errorf("the end of standard output was pushed out: %q", r.Output.Text[:40])
+	}
+	if want := int64(n + 4 - 1500 + len("\n"+separator)); r.Output.Cut < want-2 || r.Output.Cut > want+2 {
+		t.Errorf("%d bytes cut, want about %d", r.Output.Cut, want)
+	}
+}
+
+// TestCancel: the context ends the command and all of its group.
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := Run(ctx, sh(t, "trap '' TERM; echo begun; sleep 1000 & wait; sleep 1000"), Options{
+		Stdout: writerFunc(func([]byte) { cancel() }),
+	})
+	if r.Status != Failed || r.Exit == 0 || !errors.Is(r.Err, context.Canceled) || r.Output.Text != "begun" {
+		t.Errorf("%s, exit %d, %v, %q", r.Status, r.Exit, r.Err, r.Output.Text)
+	}
+	if r := Run(ctx, sh(t, "echo run"), Options{}); r.Status != NotRun || r.Exit != plan.ExitFailed {
+		t.Errorf("after the end of the context: %s, exit %d", r.Status, r.Exit)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
+
+// TestCopies: a copy of the output that cannot be written costs neither the
+// command nor the verdict.
+func TestCopies(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var both, log bytes.Buffer
+	r := Run(context.Background(), sh(t, "echo out; echo err >&2"), Options{Stdout: &both, Stderr: &both, Log: &log})
+	if got := both.String(); r.Status != Passed || got != "out\nerr\n" && got != "err\nout\n" || log.Len() != 8 {
+		t.Errorf("%s, %q, %q", r.Status, got, log.String())
+	}
+	r = Run(context.Background(), sh(t, "head -c 1000000 /dev/zero; echo end"), Options{Stdout: full, Log: io.Discard})
+	if r.Status != Passed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "standard output is not complete") {
+		t.Errorf("%s, warnings %q", r.Status, r.Warnings)
+	}
+}
+
+// TestPhases: phases run in order, until one does not pass.
+func TestPhases(t *testing.T) {
+	var order []string
+	phase := func(name, line string) Phase {
+		return Phase{Name: name, Plan: func() (plan.Plan, error) { return sh(t, line), nil }}
+	}
+	o := Options{
+		Started: func(name string, c *nsexec.Cmd) { order = append(order, "+"+name) },
+		Ended:   func(name string) { order = append(order, "-"+name) },
+	}
+	r := RunPhases(context.Background(), []Phase{phase("one", "echo 1"), phase("two", "echo 2; exit 5"), phase("three", "echo 3")}, o)
+	if r.Status != Failed || r.Exit != 5 || r.Output.Text != "2" {
+		t.Errorf("%s, exit %d, %q", r.Status, r.Exit, r.Output.Text)
+	}
+	if got := strings.Join(order, " "); got != "+one -one +two -two" {
+		t.Errorf("order %s", got)
+	}
+	if len(r.Phases) != 3 || r.Phases[0].Status != Passed || r.Phases[1].Status != Failed || !r.Phases[2].Skipped || r.Phases[2].Status != NotRun {
+		t.Errorf("phases %+v", r.Phases)
+	}
+	if r.Wall < r.Phases[0].Wall+r.Phases[1].Wall {
+		t.Errorf("%v is not the time of all phases", r.Wall)
+	}
+	bad := &plan.Error{Op: "no plan", Exit: 126}
+	r = RunPhases(context.Background(), []Phase{phase("one", "echo 1"), {Name: "two", Plan: func() (plan.Plan, error) { return plan.Plan{}, bad }}}, Options{})
+	if r.Status != NotRun || r.Exit != 126 || r.Err != bad {
+		t.Errorf("%s, exit %d, %v", r.Status, r.Exit, r.Err)
+	}
+	if r := RunPhases(context.Background(), nil, Options{}); r.Status != NotRun || r.Exit != plan.ExitFailed {
+		t.Errorf("without a phase: %s, exit %d", r.Status, r.Exit)
+	}
+}
+
+// TestStartingRefuses: the hook keeps the command from running.
+func TestStartingRefuses(t *testing.T) {
+	p := sh(t, "touch ran")
+	no := errors.New("no")
+	r := Run(context.Background(), p, Options{Starting: func(string, plan.Plan) error { return no }})
+	if r.Status != NotRun || r.Exit != plan.ExitFailed || r.Err != no {
+		t.Errorf("%s, exit %d, %v", r.Status, r.Exit, r.Err)
+	}
+	if _, err := os.Stat(p.Command.Dir + "/ran"); err == nil {
+		t.Error("the command ran")
+	}
+}
