@@ -71,8 +71,9 @@ type Options struct {
 	// Command is not used, the plan has none, and so it is not valid and no stage
 	// carries it out.
 	NoCommand bool
-	Keep      bool  // --keep
-	KeepFDs   []int // --fd N
+	Phase     *Phase // what it says lies over the profile; Command is not taken from it
+	Keep      bool   // --keep
+	KeepFDs   []int  // --fd N
 	// NoSettings leaves out what the SANDBOX_* variables of Host.Environ say: a
 	// check of a profile must not depend on who makes it.
 	NoSettings bool

@@ -462,7 +462,7 @@ func (s *settings) over(l Layer, n int) {
 		s.seccompDir = l.dir
 	}
 	switch {
-	case l.Kind == LayerFlags || l.Kind == LayerProject || l.Kind == LayerSettings:
+	case l.Kind == LayerFlags || l.Kind == LayerProject || l.Kind == LayerSettings || l.Kind == LayerPhase:
 	case l.File.Name.Set:
 		s.name = l.File.Name.V
 	default:

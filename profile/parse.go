@@ -127,6 +127,8 @@ type File struct {
 	ScratchSize Value[uint64] // limits.scratch, bytes; 0 = no limit
 	Output      Value[Amount]
 	Core        Value[uint64]
+
+	Phases List[Phase] // gate.phase
 }
 
 // Parse reads one profile file. The name is used in origins: the path as the
@@ -151,6 +153,8 @@ func Parse(name string, data []byte) (*File, error) {
 func decodeFile(d *document, root *value, f *File) {
 	for _, k := range root.keys {
 		switch {
+		case k.name == "gate":
+			decodeGate(d, k, f)
 		case !slices.Contains(tables, k.name):
 			decodeKey(d, "", k, f)
 		case k.val.kind != tomlTable:

@@ -130,7 +130,7 @@ func TestParseErrors(t *testing.T) {
 		{"version = 1\nx = " + strings.Repeat("[", 200) + strings.Repeat("]", 200), "nested more than"},
 		{"version = 1\nview = \"host\"", "belongs into the table [filesystem]"},
 		{"version = 1\n[filesystem]\nhide = [\"a\", \"a\"]", "is twice in"},
-		{"version = 1\n[[gate.phase]]\nname = \"fetch\"", "unknown key \"gate\""},
+		{"version = 1\n[[gate.phase]]\nname = \"fetch\"", "phase \"fetch\" has no command"},
 		{strings.Repeat("#", MaxFileSize+1), "larger than"},
 		{"version = 1\nname = \"" + strings.Repeat("x", 1<<20-100) + "\"\nenforce = 1", "must be a string"},
 		{"version = 1\n" + strings.Repeat("x", 1<<20-100), "not valid TOML"},

@@ -42,18 +42,8 @@ func bug(err error) error {
 // if-unavailable = "degrade" and does not require that wall. A missing user
 // namespace is always an error: no wall of this version stands without one.
 func Resolve(h Host, o Options) (plan.Plan, error) {
-	r := &resolver{h: h, o: o, t: newTree(h.FS)}
-	p, err := r.resolve()
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	if o.NoCommand {
-		return p, nil
-	}
-	if err := p.Validate(); err != nil {
-		return plan.Plan{}, bug(err)
-	}
-	return p, nil
+	p, _, err := ResolveStack(h, o)
+	return p, err
 }
 
 type resolver struct {

@@ -57,6 +57,9 @@ func load(h Host, o Options, t *tree) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Phase != nil {
+		layers = append(layers, o.Phase.layer())
+	}
 	var project Layer
 	if !isFile(name) {
 		if project, err = ld.project(s.at.workspace, name); err != nil {
@@ -314,7 +317,7 @@ func (s *Stack) Workspace() string { return s.at.workspace }
 func (s *Stack) Layers() []Layer {
 	out := slices.Clone(s.layers)
 	for i := range out {
-		if out[i].Kind != LayerFlags && out[i].Kind != LayerSettings {
+		if out[i].data != nil {
 			sum := sha256.Sum256(out[i].data)
 			out[i].Digest = hex.EncodeToString(sum[:])
 		}

@@ -60,7 +60,7 @@ func (c Change) String() string {
 func Compare(a, b *Stack) []Change {
 	sa, sb := a.s, b.s
 	c := comparer{a: &sa, b: &sb, path: canonical, filterA: a.filterFile(&sa), filterB: b.filterFile(&sb)}
-	return c.compare()
+	return append(c.compare(), comparePhases(a, b)...)
 }
 
 // widens adds what b, which has the project layer, takes back of a to found.

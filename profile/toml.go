@@ -378,6 +378,9 @@ func (d *document) span(from, to int, names []string, header bool) {
 // quotable reports whether profiles have the key of an expression, and whether
 // it may be quoted: values of variables may not.
 func quotable(names []string, header bool) (known, quote bool) {
+	if len(names) > 0 && names[0] == "gate" {
+		return quotablePhase(names[1:], header)
+	}
 	if len(names) == 0 || len(names) > 3 {
 		return false, false
 	}

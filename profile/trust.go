@@ -131,6 +131,9 @@ func checkProject(l Layer) error {
 	if v := l.File.Seccomp; v.Set && isFilterFile(v.V) {
 		fail(v.Origin, "write \"strict\" or \"default\", or name the file in a profile of your own", "a project layer cannot bring a system call filter of its own")
 	}
+	if err := checkPhases(l); err != nil {
+		errs = append(errs, err)
+	}
 	for _, it := range l.File.EnvSet.Items {
 		if it.V.Source != nil {
 			fail(it.Origin, "name it in a profile of your own, for example in ~/.config/wall", "a project layer cannot say where the value of %s comes from", quote(it.V.Name))

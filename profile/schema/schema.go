@@ -42,6 +42,8 @@ func JSON() ([]byte, error) {
 			required = append(required, k.Name)
 		}
 	}
+	top["gate"] = object{"type": "object", "additionalProperties": false, "description": "What wall gate runs when it is given no command.",
+		"properties": object{"phase": object{"type": "array", "items": phase(), "description": "Commands that run one after the other, until one does not pass."}}}
 	data, err := json.MarshalIndent(object{
 		"$schema":              "https://json-schema.org/draft/2020-12/schema",
 		"title":                "Profile of wall, version 1",
@@ -69,6 +71,23 @@ func nested(in object, k profile.Key, t string) object {
 		}
 	}
 	return in[t].(object)["anyOf"].([]object)[1]["properties"].(object)
+}
+
+// phase gives the schema of one element of [[gate.phase]].
+func phase() object {
+	props := object{
+		"name":    object{"type": "string", "pattern": `^[A-Za-z0-9._-]{1,64}$`, "description": "What the phase is called in results."},
+		"command": object{"anyOf": []object{{"type": "string", "minLength": 1}, {"type": "array", "items": object{"type": "string"}, "minItems": 1}}, "description": "The command, as a list of words, or a line for /bin/sh."},
+	}
+	for _, k := range profile.PhaseKeys() {
+		t, ok := props[k.Table()].(object)
+		if !ok {
+			t = object{"type": "object", "additionalProperties": false, "properties": object{}, "description": "Keys of [" + k.Table() + "] for this phase."}
+			props[k.Table()] = t
+		}
+		t["properties"].(object)[k.Last()] = key(k)
+	}
+	return object{"type": "object", "additionalProperties": false, "required": []string{"name", "command"}, "properties": props}
 }
 
 // key gives the schema of one key with its description and default.
