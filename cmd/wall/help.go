@@ -19,6 +19,8 @@ type topic struct {
 var (
 	//go:embed topics/profiles.txt
 	topicProfiles string
+	//go:embed topics/gates.txt
+	topicGate string
 	//go:embed topics/exit-codes.txt
 	topicExitCodes string
 	//go:embed topics/json.txt
@@ -36,6 +38,7 @@ var topics = []topic{
 	{"filesystem", "what the command sees and where it may write", topicFilesystem},
 	{"environment", "which variables the command gets", topicEnvironment},
 	{"seccomp", "which system calls are refused", topicSeccomp},
+	{"gates", "commands with a verdict: results, logs, phases", topicGate},
 	{"exit-codes", "what the exit status of wall means", topicExitCodes},
 	{"json", "the forms of --json and --status-fd", topicJSON},
 }

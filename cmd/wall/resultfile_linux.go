@@ -17,11 +17,12 @@ import (
 // kernel's own bound is 40 (path_resolution(7)).
 const maxLinks = 40
 
-// A resultFile is the place of --json FILE. Its directory is opened before the
+// A resultFile is the place of --json FILE and the like. Its directory is opened before the
 // command runs, so that the command cannot send the result elsewhere.
 type resultFile struct {
 	dir  int    // descriptor of the directory
 	base string // name of the file in it
+	flag string // without dashes
 	name string // as the user wrote it
 }
 
@@ -30,8 +31,8 @@ type resultFile struct {
 //
 // untrusted are directories that a boxed command could write to, now or in an
 // earlier run; links in them are not followed.
-func openResultFile(name, cwd string, untrusted []string) (*resultFile, error) {
-	origin := flagOrigin("--json " + quoteOdd(name))
+func openResultFile(flag, name, cwd string, untrusted []string) (*resultFile, error) {
+	origin := flagOrigin("--" + flag + " " + quoteOdd(name))
 	fail := func(err error, hint string) error {
 		return &plan.Error{Op: "cannot write the result to " + quoteOdd(name), Origin: origin, Hint: hint, Err: err}
 	}
@@ -54,7 +55,7 @@ func openResultFile(name, cwd string, untrusted []string) (*resultFile, error) {
 		}
 		return nil, fail(err, "the directory must exist")
 	}
-	f := &resultFile{dir: dir, base: base, name: name}
+	f := &resultFile{dir: dir, base: base, flag: flag, name: name}
 	if err := f.removeOld(); err != nil {
 		f.close()
 		return nil, fail(err, "name a regular file, or one that does not exist")
@@ -115,7 +116,7 @@ func (f *resultFile) create() (fd int, tmp string, err error) {
 // Call it after the box has ended.
 func (f *resultFile) write(data []byte) error {
 	fail := func(err error) error {
-		return &plan.Error{Op: "cannot write the result to " + quoteOdd(f.name), Origin: flagOrigin("--json " + quoteOdd(f.name)), Err: err}
+		return &plan.Error{Op: "cannot write the result to " + quoteOdd(f.name), Origin: flagOrigin("--" + f.flag + " " + quoteOdd(f.name)), Err: err}
 	}
 	fd, tmp, err := f.create()
 	if err == unix.EACCES {

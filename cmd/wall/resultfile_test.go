@@ -136,7 +136,7 @@ func TestResultFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte("of an earlier run"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openResultFile("out.json", d, nil)
+	f, err := openResultFile("json", "out.json", d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestResultFile(t *testing.T) {
 	}
 	// The command moves the directory away and puts another there.
 	mkdir(t, d+"/dir", d+"/other")
-	f2, err := openResultFile(d+"/dir/out.json", "", nil)
+	f2, err := openResultFile("json", d+"/dir/out.json", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestResultFileRefuses(t *testing.T) {
 		"ws/link/x":    `is a symbolic link in a directory that is writable inside the box`,
 		"/proc/self/x": "", // the kernel's own words differ
 	} {
-		f, err := openResultFile(name, d, []string{d + "/ws"})
+		f, err := openResultFile("json", name, d, []string{d + "/ws"})
 		if err == nil {
 			f.close()
 			t.Errorf("%s is accepted", name)
@@ -218,7 +218,7 @@ func TestResultFileRefuses(t *testing.T) {
 			t.Errorf("%s is gone: %v", name, err)
 		}
 	}
-	if _, err := openResultFile("x", "", nil); err == nil {
+	if _, err := openResultFile("json", "x", "", nil); err == nil {
 		t.Error("a relative name in a deleted directory is accepted")
 	}
 }
@@ -226,7 +226,7 @@ func TestResultFileRefuses(t *testing.T) {
 // TestResultFileTakenByDirectory: the command makes a directory of that name.
 func TestResultFileTakenByDirectory(t *testing.T) {
 	d := realTemp(t)
-	f, err := openResultFile("out", d, nil)
+	f, err := openResultFile("json", "out", d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestResultFileTakenByDirectory(t *testing.T) {
 func TestResultFileInClosedDirectory(t *testing.T) {
 	d := realTemp(t)
 	asUser(t, d, func() {
-		f, err := openResultFile("out", d, nil)
+		f, err := openResultFile("json", "out", d, nil)
 		if err != nil {
 			t.Error(err)
 			return

@@ -47,7 +47,7 @@ the kernel refuses the rest. No daemon, no root, no helper program.`,
 		if dash {
 			return &usageError{msg: `"--" stands behind a command of wall`, hint: "to run a program: " + line}
 		}
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 && args[0] != "make" { // a program, not a slip for "gate"
 			hint = fmt.Sprintf("did you mean %q?", "wall "+near[0])
 		} else {
 			hint += `; to run a program: ` + line
@@ -66,7 +66,7 @@ the kernel refuses the rest. No daemon, no root, no helper program.`,
 		return err
 	})
 	root.AddCommand(
-		newRun(s), newShell(s), newPlan(s), newEnv(s), newProfile(s), newTrust(s), newUntrust(s), newDoctor(s),
+		newRun(s), newGate(s), newShell(s), newPlan(s), newEnv(s), newProfile(s), newTrust(s), newUntrust(s), newDoctor(s),
 		newVersion(s), newCompletion(s),
 	)
 	root.SetHelpCommand(newHelp(s))

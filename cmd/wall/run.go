@@ -380,5 +380,5 @@ func (f *runFlags) openResult(host profile.Host, p plan.Plan) (*resultFile, erro
 	if len(untrusted) == 0 && host.Cwd != "" {
 		untrusted = []string{host.Cwd} // no plan: the usual workspace
 	}
-	return openResultFile(f.json, host.Cwd, untrusted)
+	return openResultFile("json", f.json, host.Cwd, untrusted)
 }

@@ -187,3 +187,17 @@ func dieOf(s syscall.Signal) {
 		time.Sleep(time.Second)
 	}
 }
+
+// rest says that the command has ended and another may follow: signals wait again.
+func (r *relay) rest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to, r.timer, r.interrupt = nil, nil, time.Time{}
+}
+
+// asked gives whether wall got a SIGTERM so far.
+func (r *relay) asked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.terminated
+}

@@ -93,6 +93,9 @@ func (s statusFD) checkDuplicates(st *unix.Stat_t, kept []int, streams streams) 
 		return nil
 	}
 	for i, f := range []*os.File{streams.in, streams.out, streams.err} {
+		if f == nil {
+			continue // the command does not get wall's own
+		}
 		var err error
 		if cerr := onDescriptor(f, func(fd int) { err = same(strconv.Itoa(i), fd) }); cerr != nil || err != nil {
 			return errors.Join(cerr, err)

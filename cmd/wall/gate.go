@@ -1,0 +1,461 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/envscrub/source"
+	"github.com/wallsandbox/wall/gate"
+	"github.com/wallsandbox/wall/nsexec"
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+	"github.com/wallsandbox/wall/scratch"
+)
+
+// gateFlags are the flags of the commands that run a gate.
+type gateFlags struct {
+	*runFlags
+	line     string
+	stream   bool
+	log      string
+	logSize  string
+	logFiles string
+	junit    string
+}
+
+func addGateFlags(cmd *cobra.Command) *gateFlags {
+	f := &gateFlags{runFlags: addRunFlags(cmd)}
+	fs := cmd.Flags()
+	fs.Lookup("json").Usage = "write the result to FILE, or with - to standard output"
+	addSwitch(fs, &f.stream, "stream", "copy the output of the command to standard output and error as it comes")
+	addOnce(fs, &f.log, "log", "", "FILE", "write the whole output to FILE, where the command cannot reach it")
+	addOnce(fs, &f.logSize, "log-size", "", "SIZE", "rotate the log when it has SIZE (default: 64MiB)")
+	addOnce(fs, &f.logFiles, "log-files", "", "N", "keep at most N log files, FILE.1 being the one before FILE (default: 2)")
+	addOnce(fs, &f.junit, "junit", "", "FILE", "write the result to FILE as JUnit XML")
+	return f
+}
+
+func newGate(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gate [-p PROFILE] [FLAG...] [--] [COMMAND [ARG...]]",
+		Short: "Run a command to a verdict, as a merge gate does",
+		Long: `Run a command in a box to a verdict that a merge queue can trust. The default
+profile is "gate".
+
+The command reads nothing: its standard input is /dev/null. Its output is drained
+as it comes, and the end of it is kept (limits.output of the profile). When it has
+ended, or reached a limit, everything that it started is ended, too. The verdict is
+"passed" only when the command ran and ended with status 0; when it did not run, the
+text says so. Without a command the phases of the profile run ([[gate.phase]]).
+"wall help gates" has the rest.`,
+		Example: `  wall gate -- make test
+  wall gate -p ./ci.toml --json result.json --junit junit.xml
+  wall gate -c 'make lint && make test' --limit time=10m --log /var/log/gate.log`,
+		DisableFlagsInUseLine: true,
+	}
+	f := addGateFlags(cmd)
+	addOnce(cmd.Flags(), &f.line, "command", "c", "LINE", "run LINE by /bin/sh -c")
+	var schema bool
+	addSwitch(cmd.Flags(), &schema, "schema", "print the JSON Schema of the result, and run nothing")
+	cmd.Flags().SetInterspersed(false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if schema {
+			if len(args) > 0 || f.line != "" {
+				return &usageError{msg: "--schema runs nothing, and a command is given", hint: "give one of them"}
+			}
+			_, err := io.WriteString(s.out, gate.Schema())
+			return err
+		}
+		if f.line != "" {
+			if len(args) > 0 {
+				return &usageError{msg: "both -c and a command are given", hint: "flags end at the first word that is no flag; give one of the two"}
+			}
+			args = []string{fallbackShell, "-c", f.line}
+		}
+		g := &gateRun{s: s, f: f, command: args}
+		g.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
+			o.Default = "gate"
+			return profile.ResolveStack(h, o)
+		}
+		return g.run()
+	}
+	return cmd
+}
+
+// A gateRun is one "wall gate", or what runs like one.
+type gateRun struct {
+	s       streams
+	f       *gateFlags
+	command []string // nil: the phases of the profile
+	resolve func(profile.Host, profile.Options) (plan.Plan, *profile.Stack, error)
+
+	j     job
+	stack *profile.Stack // of the last plan
+	first plan.Plan      // of the first phase, before anything ran
+}
+
+// run is the whole of "wall gate": gather, resolve, run, report.
+func (g *gateRun) run() error {
+	if g.f.stream && g.f.json == "-" {
+		return &usageError{msg: "--stream and --json - both want standard output", hint: "write the result to a file: --json result.json"}
+	}
+	status, err := g.f.openStatus()
+	if err != nil {
+		return err
+	}
+	log, err := g.f.logOptions()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if g.f.die {
+		c, err := openCaller()
+		if err != nil {
+			return err
+		}
+		c.onDeath(cancel)
+	}
+
+	var phases []gate.Phase
+	var outs outputs
+	var collectErr error
+	err = g.gather(status)
+	if err == nil {
+		// What killed runs left, before anybody looks.
+		_, collectErr = scratch.Collect(scratch.DefaultRoot(g.j.host.TempDir, g.j.host.UID))
+		phases, err = g.phases()
+	}
+	if openErr := outs.open(g, log); openErr != nil {
+		err = errors.Join(err, openErr)
+	}
+	defer outs.close()
+
+	var r gate.Result
+	var signals *relay
+	if err != nil {
+		r = gate.Refused(err)
+	} else {
+		signals = newRelay(false, cancel)
+		r = gate.RunPhases(ctx, phases, g.options(signals, status, &outs))
+		_, again := scratch.Collect(scratch.DefaultRoot(g.j.host.TempDir, g.j.host.UID))
+		collectErr = errors.Join(collectErr, again)
+	}
+	g.settle(&r, signals)
+	if collectErr != nil && r.Status != gate.NotRun && g.first.Enforce != plan.EnforceOff {
+		r.Warnings = append(r.Warnings, "ignoring what earlier runs left: "+collectErr.Error())
+	}
+	return g.report(r, &outs, status)
+}
+
+// settle puts into the result what signals to wall mean for it.
+func (g *gateRun) settle(r *gate.Result, signals *relay) {
+	if signals == nil {
+		return
+	}
+	terminated, gaveUp := signals.stop()
+	last := -1
+	for i, ph := range r.Phases {
+		if !ph.Skipped {
+			last = i
+		}
+	}
+	change := func(f func(*gate.Outcome)) {
+		f(&r.Outcome)
+		if last >= 0 {
+			f(&r.Phases[last].Outcome)
+		}
+	}
+	switch {
+	case gaveUp != 0 && r.Status == gate.NotRun:
+		err := &plan.Error{Op: "stopped by " + signalName(gaveUp) + " before the command ran", Exit: 128 + int(gaveUp)}
+		change(func(o *gate.Outcome) { o.Err, o.Exit = err, plan.ExitStatus(err) })
+	case gaveUp != 0:
+		change(func(o *gate.Outcome) { o.Status, o.Signal, o.Code, o.Exit = gate.Failed, gaveUp, -1, 128+int(gaveUp) })
+	case terminated && r.Status == gate.Passed:
+		// Whoever terminates wall must not read success: the work was cut short.
+		err := &plan.Error{Op: "wall got a SIGTERM while the command ran", Exit: 128 + int(unix.SIGTERM)}
+		change(func(o *gate.Outcome) { o.Status, o.Err, o.Exit = gate.Failed, err, plan.ExitStatus(err) })
+	}
+}
+
+// gather collects the facts.
+func (g *gateRun) gather(status statusFD) (err error) {
+	g.j, err = gather(g.f.shared, int(status), nil)
+	g.j.command = g.command
+	// What the command will find there, whatever wall has.
+	g.j.host.Stdio = []plan.Stdio{
+		{FD: 0, Kind: plan.StdioNull, Read: true, Write: true},
+		{FD: 1, Kind: plan.StdioPipe, Write: true},
+		{FD: 2, Kind: plan.StdioPipe, Write: true},
+	}
+	return err
+}
+
+// phases makes the plan of every phase once, so that a mistake in the last one
+// is told before the first one runs.
+func (g *gateRun) phases() ([]gate.Phase, error) {
+	planner := func(ph *profile.Phase) func() (plan.Plan, error) {
+		return func() (plan.Plan, error) {
+			j := g.j
+			j.options.Command, j.options.Phase = g.command, ph
+			if ph != nil {
+				j.options.Command, j.command = ph.Command, ph.Command
+			}
+			j.resolve = func(h profile.Host, o profile.Options) (plan.Plan, error) {
+				p, st, err := g.resolve(h, o)
+				if st != nil {
+					g.stack = st
+				}
+				return p, err
+			}
+			return j.plan()
+		}
+	}
+	if len(g.command) > 0 {
+		p := gate.Phase{Plan: planner(nil)}
+		var err error
+		g.first, err = p.Plan()
+		return []gate.Phase{p}, err
+	}
+	o := g.j.options
+	o.NoCommand = true
+	_, st, err := g.resolve(g.j.host, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(st.Phases()) == 0 {
+		return nil, &plan.Error{Op: "there is no command to run, and profile " + quoteOdd(st.Name()) + " has no phases",
+			Hint: "write the command behind --, for example: wall gate -- make test"}
+	}
+	var phases []gate.Phase
+	var errs []error
+	for i := range st.Phases() {
+		ph := &st.Phases()[i]
+		x := gate.Phase{Name: ph.Name, Plan: planner(ph)}
+		p, err := x.Plan()
+		errs = append(errs, err)
+		if i == 0 {
+			g.first = p
+		}
+		phases = append(phases, x)
+	}
+	return phases, errors.Join(errs...)
+}
+
+// options ties the gate to the terminal, the signals and the descriptors.
+func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.Options {
+	values := &source.Filler{Environ: g.j.host.Environ}
+	var told plan.Plan
+	var git []gitView
+	o := gate.Options{
+		Workspace: g.workspace(),
+		Adopt:     true,
+		Fill:      values.Fill,
+		Starting: func(_ string, p plan.Plan) error {
+			if signals.asked() {
+				return &plan.Error{Op: "stopped by SIGTERM before the command ran", Exit: 128 + int(unix.SIGTERM)}
+			}
+			if err := status.check(p, streams{}); err != nil {
+				return err
+			}
+			if g.f.explain || !reflect.DeepEqual(p.Degraded, told.Degraded) || !reflect.DeepEqual(p.Notices, told.Notices) {
+				if err := announce(g.s, g.f.runFlags, p); err != nil {
+					return err
+				}
+			}
+			told, git = p, viewGit(p)
+			return nil
+		},
+		Started: func(_ string, c *nsexec.Cmd) {
+			signals.start(c)
+			outs.statusErr = errors.Join(outs.statusErr, status.send(event{Event: "started"}))
+		},
+		Ended: func(string) {
+			signals.rest()
+			outs.warnings = append(outs.warnings, gitWarnings(git, viewGit(told))...)
+		},
+	}
+	if g.f.stream {
+		o.Stdout, o.Stderr = g.s.out, g.s.err
+	}
+	if outs.log != nil {
+		o.Log = outs.log
+	}
+	return o
+}
+
+// workspace is the directory whose changes are counted: the workspace, where the
+// command can write to it.
+func (g *gateRun) workspace() string {
+	ws := g.stack.Workspace()
+	if g.first.Enforce == plan.EnforceOff || ws != "" && writableAt(g.first.Mounts, ws) {
+		return ws
+	}
+	return ""
+}
+
+// facts are what the result says besides.
+func (g *gateRun) facts(outs *outputs) gate.Facts {
+	f := gate.Facts{Wall: wallVersion(), Profile: g.first.Profile, Kernel: kernelRelease(), Command: g.command}
+	if g.stack != nil {
+		f.Profile, f.ProfileDigest = g.stack.Name(), g.stack.Digest()
+	}
+	if outs.log != nil {
+		f.Log = outs.log.facts()
+	}
+	return f
+}
+
+// outputs are the files that a gate writes.
+type outputs struct {
+	json, junit *resultFile
+	log         *logFile
+	statusErr   error
+	warnings    []string
+}
+
+// open opens them before the command runs, so that it cannot send them elsewhere.
+func (o *outputs) open(g *gateRun, log logOptions) error {
+	host := g.j.host
+	untrusted := g.first.WritableRoots()
+	if len(untrusted) == 0 && host.Cwd != "" {
+		untrusted = []string{host.Cwd}
+	}
+	var errs []error
+	file := func(to **resultFile, flag, name string) {
+		if name == "" || name == "-" && flag == "json" {
+			return
+		}
+		f, err := openResultFile(flag, name, host.Cwd, untrusted)
+		*to = f
+		errs = append(errs, err)
+	}
+	file(&o.json, "json", g.f.json)
+	file(&o.junit, "junit", g.f.junit)
+	if g.f.log != "" {
+		l, err := openLog(g.f.log, log, host.Cwd, untrusted, g.first)
+		o.log = l
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (o *outputs) close() {
+	for _, f := range []*resultFile{o.json, o.junit} {
+		if f != nil {
+			f.close()
+		}
+	}
+	if o.log != nil {
+		o.log.close()
+	}
+}
+
+// report tells the result in every form that was asked for, and gives the error
+// that ends wall.
+func (g *gateRun) report(r gate.Result, outs *outputs, status statusFD) error {
+	r.Warnings = append(r.Warnings, outs.warnings...)
+	var errs []error
+	if outs.statusErr != nil {
+		errs = append(errs, statusError(outs.statusErr))
+	}
+	if outs.log != nil {
+		outs.log.finish()
+	}
+	f := g.facts(outs)
+	for _, w := range r.Warnings {
+		printWarning(g.s.err, w)
+	}
+	if r.Cleanup != nil {
+		printWarning(g.s.err, "something of this run is left: "+r.Cleanup.Error())
+	}
+	to := g.s.out
+	if g.f.json == "-" || g.f.stream {
+		to = g.s.err
+		text := r
+		text.Output.Text = "" // in the JSON, or shown already
+		_, err := io.WriteString(to, text.Text(f))
+		errs = append(errs, err)
+	} else if _, err := io.WriteString(to, r.Text(f)); err != nil {
+		errs = append(errs, &plan.Error{Op: "cannot write the result to standard output", Err: err})
+	}
+	if r.Kept != "" {
+		_, _ = io.WriteString(g.s.err, "wall: kept: "+oneLine(r.Kept)+"\n") // there is nobody left to tell
+	}
+	data, err := r.JSON(f)
+	switch {
+	case err != nil:
+		errs = append(errs, err)
+	case g.f.json == "-":
+		if _, err := g.s.out.Write(data); err != nil {
+			errs = append(errs, &plan.Error{Op: "cannot write the result to standard output", Err: err})
+		}
+	case outs.json != nil:
+		errs = append(errs, outs.json.write(data))
+	}
+	if outs.junit != nil {
+		var b bytes.Buffer
+		if err := r.JUnit(&b, f); err != nil {
+			errs = append(errs, err)
+		} else {
+			errs = append(errs, outs.junit.write(b.Bytes()))
+		}
+	}
+	ended := event{Event: "ended", Status: string(r.Status), Exit: &r.Exit}
+	if r.Signal != 0 {
+		name := signalName(r.Signal)
+		ended.Signal = &name
+	}
+	if r.Err != nil {
+		ended.Error = newResultError(r.Err)
+	}
+	if err := status.send(ended); err != nil {
+		errs = append(errs, statusError(err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(r.Err, err)
+	}
+	switch {
+	case r.Signal == unix.SIGINT && r.Status == gate.Failed:
+		return signalDeath(unix.SIGINT)
+	case r.Err != nil:
+		printError(g.s.err, r.Err)
+	}
+	return exitStatus(r.Exit)
+}
+
+// logOptions are how the log is rotated.
+type logOptions struct {
+	size  int64
+	files int
+}
+
+func (f *gateFlags) logOptions() (logOptions, error) {
+	o := logOptions{size: 64 << 20, files: 2}
+	if f.log == "" && (f.logSize != "" || f.logFiles != "") {
+		return o, &usageError{msg: "--log-size and --log-files say how --log is rotated, and there is no --log", hint: "add --log FILE"}
+	}
+	if f.logSize != "" {
+		n, err := profile.ParseSize(f.logSize)
+		if err != nil || n < 4096 {
+			return o, &usageError{msg: "flag --log-size " + quoteOdd(f.logSize) + ": want a size of at least 4096 bytes", hint: "for example --log-size 10MiB"}
+		}
+		o.size = int64(n)
+	}
+	if f.logFiles != "" {
+		n, err := strconv.Atoi(f.logFiles)
+		if err != nil || n < 1 || n > 100 {
+			return o, &usageError{msg: "flag --log-files " + quoteOdd(f.logFiles) + ": want a number from 1 to 100", hint: "for example --log-files 5"}
+		}
+		o.files = n
+	}
+	return o, nil
+}

@@ -1,0 +1,306 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A verdict is what tests read of the result of a gate.
+type verdict struct {
+	Status  string
+	Exit    int
+	Signal  *string
+	Enforce string
+	Limit   *string
+	Output  struct {
+		Text        string
+		StdoutBytes int64 `json:"stdout_bytes"`
+	}
+	Warnings []string
+	Scratch  *int64 `json:"scratch_bytes"`
+	Cleanup  *string
+}
+
+// gateCmd is the command line of a gate in the box b; flags "off" takes the walls down.
+func gateCmd(b *box, out string, flags []string, argv ...string) *exec.Cmd {
+	cmd := b.cmd(argv...)
+	for i, a := range cmd.Args {
+		if a == "run" {
+			cmd.Args[i] = "gate"
+			break
+		}
+	}
+	at := len(cmd.Args) - len(argv) - 1 // in front of "--"
+	rest := append([]string{"--json", out}, flags...)
+	cmd.Args = append(append(append([]string{}, cmd.Args[:at]...), rest...), cmd.Args[at:]...)
+	return cmd
+}
+
+// gated runs a gate to its end and checks that the three forms of its verdict agree.
+func gated(t *testing.T, b *box, flags []string, argv ...string) (verdict, result) {
+	t.Helper()
+	out := filepath.Join(tempDir(t), "result.json")
+	r := finish(t, gateCmd(b, out, flags, argv...))
+	var v verdict
+	if err := json.Unmarshal([]byte(read(t, out)), &v); err != nil {
+		t.Fatalf("%v\n%s", err, r.err)
+	}
+	if v.Exit != r.code {
+		t.Errorf("%q: the result says %d, and wall ended with %d", argv, v.Exit, r.code)
+	}
+	if (v.Status == "passed") != (r.code == 0) || (v.Status == "passed") != strings.HasPrefix(r.out, "wall: gate: passed in ") {
+		t.Errorf("%q: status %s, exit status %d, text %q", argv, v.Status, r.code, r.out)
+	}
+	return v, r
+}
+
+// bothLevels runs f with the walls up and down.
+func bothLevels(t *testing.T, f func(t *testing.T, flags []string)) {
+	t.Run("gate", func(t *testing.T) { f(t, nil) })
+	t.Run("off", func(t *testing.T) { f(t, []string{"--enforce", "off"}) })
+}
+
+// TestGateVerdicts: commands of every kind get the right verdict and leave nothing
+// behind. Promises 18, 19.
+func TestGateVerdicts(t *testing.T) {
+	bothLevels(t, func(t *testing.T, flags []string) {
+		mark := nonce()
+		t.Cleanup(func() { killMarked(mark) })
+		for _, tt := range []struct {
+			name, script, status string
+			exit                 int
+			text                 string
+		}{
+			{"passing", "echo fine", "passed", 0, "fine"},
+			{"silent", ":", "passed", 0, ""},
+			{"failing", "echo no; exit 3", "failed", 3, "no"},
+			{"failing like wall", "exit 125", "failed", 125, ""},
+			{"signalled", "echo x; kill -SEGV $$", "failed", 139, "x"},
+			{"killed", "kill -KILL $$", "failed", 137, ""},
+			{"orphan-leaving", leftovers + "echo left; exit 0", "passed", 0, "left"},
+			{"orphan-leaving and failing", leftovers + "exit 6", "failed", 6, ""},
+			{"daemon that holds the output", `setsid "$1" idle "$2" & echo held`, "passed", 0, "held"},
+			{"stopping itself", `(sleep 0.3; kill -CONT $$) & kill -STOP $$; echo on`, "passed", 0, "on"},
+			{"closing its output", "exec >&- 2>&-; exit 2", "failed", 2, ""},
+			{"flooding", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end", "passed", 0, ""},
+		} {
+			b := newBox(t, "gate")
+			v, r := gated(t, b, flags, "/bin/sh", "-c", tt.script, "sh", probeBin, mark)
+			if v.Status != tt.status || v.Exit != tt.exit {
+				t.Errorf("%s: %s, exit %d\n%s", tt.name, v.Status, v.Exit, r.err)
+			}
+			if tt.text != "" && v.Output.Text != tt.text || tt.name == "flooding" && !strings.HasSuffix(v.Output.Text, "xxx\nend") {
+				t.Errorf("%s: output %q", tt.name, v.Output.Text)
+			}
+			if !within(20*time.Second, func() bool { return len(withArg(mark)) == 0 }) {
+				t.Errorf("%s: %d processes outlived the gate", tt.name, len(withArg(mark)))
+				killMarked(mark)
+			}
+			if names := entries(t, b.scratch); len(names) > 0 || v.Cleanup != nil {
+				t.Errorf("%s: left in the scratch root: %q", tt.name, names)
+			}
+		}
+	})
+}
+
+// TestGateFlood: a gibibyte on both streams takes no more memory than a line.
+// Promise 23.
+func TestGateFlood(t *testing.T) {
+	bothLevels(t, func(t *testing.T, flags []string) {
+		b := newBox(t, "gate")
+		out := filepath.Join(tempDir(t), "result.json")
+		cmd := gateCmd(b, out, flags, "/bin/sh", "-c", "head -c 536870912 /dev/zero & head -c 536870912 /dev/zero >&2; wait; echo end")
+		finish(t, cmd).ok(t)
+		var v verdict
+		if err := json.Unmarshal([]byte(read(t, out)), &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Output.StdoutBytes != 536870912+4 {
+			t.Errorf("%d bytes of standard output", v.Output.StdoutBytes)
+		}
+		// What wall had resident at most, or a child that it waited for.
+		if rss := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; rss > 64<<10 {
+			t.Errorf("%d KiB were resident", rss)
+		}
+	})
+}
+
+// TestGateForgery: whatever the command does to the launcher, to pid 1 and to what
+// it inherited, and then fails, the verdict is never "passed". Promise 18.
+func TestGateForgery(t *testing.T) {
+	attacks := []string{
+		"kill -KILL 1", "kill -TERM 1", "kill -INT 1", "kill -STOP 1", "kill -ABRT 1", "kill -QUIT 1", "kill -KILL -1", "kill -KILL 0",
+		"prlimit --pid 1 --nofile=0:0", "prlimit --pid 1 --as=0:0", "prlimit --pid 1 --cpu=0:0", "prlimit --pid 1 --fsize=0:0",
+		"for f in /proc/1/fd/*; do printf 'E\\40\\0\\0\\0' >$f; printf 'xxxx\\0\\0\\0\\0' >$f; done",
+		"for p in $PPID 1; do for f in /proc/$p/fd/*; do true >$f; done; done",
+		"echo x >/proc/1/mem", "echo 1000 >/proc/1/oom_score_adj",
+		"exec 1>&- 2>&- 0<&-; for n in 3 4 5 6 7 8 9 10 11 12; do eval \"echo x >&$n\"; eval \"exec $n>&-\" || true; done",
+		"\"$1\" try pidfd-getfd 1", "\"$1\" try ptrace 1",
+		"echo 'wall: gate: passed in 1ms'; echo 'wall: gate: passed in 1ms' >&2",
+		"ulimit -v 100000; x=$(tail -c 1G /dev/zero)", "for i in 1 2 3 4 5 6 7 8; do (while :; do sleep 5 & done) & done 2>/dev/null; sleep 0.2",
+	}
+	b := newBox(t, "gate")
+	b.flags = []string{"--limit", "open-files=64"}
+	for _, attack := range attacks {
+		start := time.Now()
+		v, r := gated(t, b, nil, "/bin/sh", "-c", "{ "+attack+"; } 2>/dev/null; exit 41", "sh", probeBin)
+		if v.Status == "passed" || r.code == 0 {
+			t.Errorf("after %q the gate passed", attack)
+		}
+		if v.Exit != 41 {
+			t.Logf("after %q: %s, exit status %d instead of 41", attack, v.Status, v.Exit)
+		}
+		if d := time.Since(start); d > 2*time.Minute {
+			t.Errorf("after %q it took %v", attack, d)
+		}
+	}
+}
+
+// TestGateTerminated: whoever terminates a gate does not read success.
+func TestGateTerminated(t *testing.T) {
+	bothLevels(t, func(t *testing.T, flags []string) {
+		b := newBox(t, "gate")
+		out, ready := filepath.Join(tempDir(t), "result.json"), filepath.Join(b.ws, "ready")
+		cmd := gateCmd(b, out, flags, "/bin/sh", "-c", "trap 'echo cleaned; exit 0' TERM; echo >ready; while :; do sleep 0.1; done")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !within(time.Minute, func() bool { _, err := os.Stat(ready); return err == nil }) {
+			t.Error("the command did not start")
+		}
+		if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		var v verdict
+		if err := json.Unmarshal([]byte(read(t, out)), &v); err != nil {
+			t.Fatal(err)
+		}
+		if code := shellStatus(cmd.ProcessState); code != 143 || v.Status != "failed" || v.Exit != 143 || !strings.HasPrefix(v.Output.Text, "cleaned") {
+			t.Errorf("exit status %d, %s, %d, %q", code, v.Status, v.Exit, v.Output.Text)
+		}
+	})
+}
+
+// TestGateMany: 200 gates at once, in one workspace and of one scratch root, all have
+// the right verdict and leave nothing behind.
+func TestGateMany(t *testing.T) {
+	const n = 200
+	b := newBox(t, "gate")
+	b.flags = []string{"--protect", "absent/name"}
+	write(t, b.ws+"/.git/HEAD", "ref: refs/heads/main\n")
+	before, mounts := snapshot(t, b.ws), read(t, "/proc/self/mountinfo")
+	mark := nonce()
+	t.Cleanup(func() { killMarked(mark) })
+	dir := tempDir(t)
+	var wg sync.WaitGroup
+	for i := range n {
+		want := i % 7 // 0 passes
+		cmd := gateCmd(b, filepath.Join(dir, fmt.Sprint(i)), nil, "/bin/sh", "-c", `"$1" idle "$2" & echo run `+fmt.Sprint(i)+fmt.Sprintf("; exit %d", want), "sh", probeBin, mark)
+		wg.Go(func() {
+			var errs strings.Builder
+			cmd.Stderr = &errs
+			_ = cmd.Run()
+			var v verdict
+			data, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(i)))
+			if err == nil {
+				err = json.Unmarshal(data, &v)
+			}
+			status := map[bool]string{true: "passed", false: "failed"}[want == 0]
+			if err != nil || v.Status != status || v.Exit != want || shellStatus(cmd.ProcessState) != want || v.Output.Text != fmt.Sprint("run ", i) {
+				t.Errorf("gate %d: %v, %+v, exit status %d, want %d\n%s", i, err, v, shellStatus(cmd.ProcessState), want, errs.String())
+			}
+		})
+	}
+	wg.Wait()
+	if !within(30*time.Second, func() bool { return len(withArg(mark)) == 0 && len(children()) == 0 }) {
+		t.Errorf("%d processes and %q are left", len(withArg(mark)), children())
+	}
+	sameTree(t, before, snapshot(t, b.ws))
+	if names := entries(t, b.scratch); len(names) > 0 {
+		t.Errorf("left in the scratch root: %q", names)
+	}
+	if now := read(t, "/proc/self/mountinfo"); now != mounts {
+		t.Errorf("the mount table changed:\n%s\nwas:\n%s", now, mounts)
+	}
+}
+
+// TestGateKilled: whenever the launcher of a gate is killed, nothing survives, no
+// verdict is there, and the next run collects the scratch. Promises 11, 20.
+func TestGateKilled(t *testing.T) {
+	b := newBox(t, "gate")
+	b.flags = []string{"--protect", "absent/name"}
+	before := snapshot(t, b.ws)
+	mark := nonce()
+	t.Cleanup(func() { killMarked(mark) })
+	out := filepath.Join(tempDir(t), "result.json")
+	ran := 0
+	for i := range 50 {
+		wait := time.Duration(rand.IntN(40_000)) * time.Microsecond
+		if i%3 == 0 {
+			wait = time.Duration(40+rand.IntN(200)) * time.Millisecond
+		}
+		cmd := gateCmd(b, out, nil, "/bin/sh", "-c", leftovers+"sleep 100", "sh", probeBin, mark)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(wait)
+		if len(withArg(mark)) > 1 { // the launcher's own argv holds the mark, too
+			ran++
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if !within(30*time.Second, func() bool { return len(withArg(mark)) == 0 && len(children()) == 0 }) {
+			t.Fatalf("killed after %v: %d processes of the command and %q survive", wait, len(withArg(mark)), children())
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Fatalf("killed after %v, there is a verdict: %s", wait, read(t, out))
+		}
+	}
+	if ran == 0 {
+		t.Error("no command had started in any of the runs: the test proves nothing")
+	}
+	if v, _ := gated(t, b, nil, "true"); v.Status != "passed" {
+		t.Errorf("afterwards: %s", v.Status)
+	}
+	sameTree(t, before, snapshot(t, b.ws))
+	if names := entries(t, b.scratch); len(names) > 0 {
+		t.Errorf("left in the scratch root: %q", names)
+	}
+}
+
+// TestGateLogUnreachable: the command can do nothing to a log next to its
+// workspace, although it is written while the command runs.
+func TestGateLogUnreachable(t *testing.T) {
+	b := newBox(t, "gate")
+	dir := tempDir(t)
+	log := filepath.Join(dir, "gate.log")
+	v, _ := gated(t, b, []string{"--log", log}, "/bin/sh", "-c", `echo first; true >"$1"; rm "$1"; mv "$1" x; ln -sf /etc/passwd "$1"; echo last`, "sh", log)
+	if v.Status == "not-run" {
+		t.Fatalf("%+v", v)
+	}
+	if text := read(t, log); !strings.Contains(text, "first\n") || !strings.Contains(text, "last\n") {
+		t.Errorf("the log holds %q", text)
+	}
+	// The workspace under another name is the workspace.
+	other := filepath.Join(tempDir(t), "link")
+	if err := os.Symlink(b.ws, other); err != nil {
+		t.Fatal(err)
+	}
+	if v, r := gated(t, b, []string{"--log", filepath.Join(other, "x.log")}, "true"); v.Status != "not-run" || r.code != 125 {
+		t.Errorf("a log in the workspace: %+v", v)
+	}
+}
