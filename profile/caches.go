@@ -66,14 +66,15 @@ func cacheStores(tool string) []cacheStore {
 }
 
 // uvBucket reports whether uv calls one of its buckets so: a word, "-v", and the
-// version of the bucket.
+// version of the bucket. Those that hold whole environments, tools and builds
+// under way are not shown: they are made again.
 func uvBucket(name string) bool {
 	word, version, ok := strings.Cut(name, "-v")
 	if !ok || strings.Trim(version, "0123456789") != "" || version == "" {
 		return false
 	}
 	switch word {
-	case "archive", "binaries", "builds", "built-wheels", "environments", "flat-index", "git", "interpreter", "python", "sdists", "simple", "wheels":
+	case "archive", "built-wheels", "flat-index", "git", "interpreter", "sdists", "simple", "wheels":
 		return true
 	}
 	return false
@@ -510,16 +511,14 @@ func (c *cacher) keep() {
 }
 
 // cacheState is wall's own directory of kept caches, free of links:
-// $XDG_CACHE_HOME/wall/caches when that is absolute, else ~/.cache/wall/caches
-// in the home directory of the account.
+// ~/.cache/wall/caches in the home directory of the account. XDG_CACHE_HOME is
+// not asked: it may lie in a project, whose command could prepare layers there
+// for other workspaces.
 func (c *cacher) cacheState() (string, error) {
-	base := lookup(c.h.Environ, "XDG_CACHE_HOME")
-	if !strings.HasPrefix(base, "/") || strings.IndexByte(base, 0) >= 0 {
-		if c.at.home == "" {
-			return "", errNoHome
-		}
-		base = join(c.at.home, ".cache")
+	if c.at.home == "" {
+		return "", errNoHome
 	}
+	base := join(c.at.home, ".cache")
 	l := c.t.walk(path.Join(base, "wall/caches"))
 	if l.err != nil {
 		return "", fmt.Errorf("%s: %w", quote(base), l.err)

@@ -39,7 +39,7 @@ func TestCacheOver(t *testing.T) {
 func TestUVBuckets(t *testing.T) {
 	for name, want := range map[string]bool{
 		"archive-v0": true, "wheels-v5": true, "built-wheels-v3": true, "simple-v15": true, "flat-index-v2": true, "git-v0": true,
-		"keys": false, "credentials-v1": false, "archive": false, "archive-v": false, "archive-v0x": false, "archive-v-1": false, ".lock": false, "": false,
+		"environments-v2": false, "builds-v0": false, "keys": false, "credentials-v1": false, "archive": false, "archive-v": false, "archive-v0x": false, "archive-v-1": false, ".lock": false, "": false,
 	} {
 		if got := uvBucket(name); got != want {
 			t.Errorf("%q: %v", name, got)

@@ -583,16 +583,17 @@ func (r *resolver) hides() {
 func (r *resolver) ownDirs() []string {
 	own := append(r.policyDirs(), SystemDir)
 	if r.at.home != "" {
-		own = append(own, join(r.at.home, ".local/share/wall"), join(r.at.home, ".cache/wall"))
+		own = append(own, join(r.at.home, ".local/share/wall"))
 	}
 	return append(own, r.xdgDirs("XDG_DATA_HOME", "XDG_CACHE_HOME")...)
 }
 
-// policyDirs are those of ownDirs that decide about the next run.
+// policyDirs are those of ownDirs that decide about the next run, or what it
+// builds with.
 func (r *resolver) policyDirs() []string {
 	var dirs []string
 	if r.at.home != "" {
-		dirs = append(dirs, join(r.at.home, ".config/wall"), join(r.at.home, ".local/state/wall"))
+		dirs = append(dirs, join(r.at.home, ".config/wall"), join(r.at.home, ".local/state/wall"), join(r.at.home, ".cache/wall"))
 	}
 	return append(dirs, r.xdgDirs("XDG_CONFIG_HOME", "XDG_STATE_HOME")...)
 }

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Compares the cost of a launch with bubblewrap making the same namespaces and mounts, in turns (A B A B ...), so that a
-# change of the machine's load meets both. Prints the medians of the rounds, and fails when the ratio is over the bound.
+# Compares the cost of a launch with bubblewrap making the same namespaces and mounts, and with wall laying private layers over
+# caches, one of them of 1 GiB in 20,000 files. In turns (A B A B ...), so that a change of the machine's load meets all. Prints
+# the medians of the rounds, and fails when a ratio is over its bound.
 #
 #   scripts/bench.sh
-#   ROUNDS=20 RUNS=50 MAX=1.5    how many rounds, launches in each, and the bound
+#   ROUNDS=20 RUNS=50 MAX=1.5 MAX_GO=2 MAX_ALL=5    how many rounds, launches in each, and the bounds
 set -eu
 cd "$(dirname "$0")/.."
-rounds=${ROUNDS:-20} runs=${RUNS:-50} max=${MAX:-1.5}
+rounds=${ROUNDS:-20} runs=${RUNS:-50} max=${MAX:-1.5} max_go=${MAX_GO:-2} max_all=${MAX_ALL:-5}
 mkdir -p bin
 tmp=$(mktemp -d "$PWD/bin/bench.XXXXXX") # not below /tmp, which is private in the box
 trap 'rm -rf "$tmp"' EXIT
@@ -42,8 +43,25 @@ for m in json.load(sys.stdin)["mounts"]:
 sys.stdout.write("".join(a + "\0" for a in args))' "$tmp" >"$tmp/mounts"
 echo "mounts: $(tr '\0' '\n' <"$tmp/mounts" | grep -c '^--')"
 
+# The caches: Go's modules, and one small one of every other tool.
+export GOMODCACHE="$tmp/modules" CARGO_HOME="$tmp/cargo" GOCACHE="$tmp/build" GRADLE_USER_HOME="$tmp/gradle" npm_config_cache="$tmp/npm" PIP_CACHE_DIR="$tmp/pip" UV_CACHE_DIR="$tmp/uv"
+mkdir -p "$tmp/cargo/registry/index" "$tmp/cargo/registry/cache" "$tmp/cargo/registry/src" "$tmp/build" "$tmp/gradle/caches" "$tmp/npm/_cacache" "$tmp/pip/http-v2" "$tmp/uv/archive-v0" "$tmp/uv/wheels-v5"
+python3 -c '
+import os, sys
+data = os.urandom((1 << 30) // 20000)
+for i in range(200):
+    d = "%s/m%03d" % (sys.argv[1], i)
+    os.makedirs(d)
+    for j in range(100):
+        with open("%s/f%02d" % (d, j), "wb") as f:
+            f.write(data)' "$GOMODCACHE"
+printf 'version = 1\nextends = "gate"\n[environment]\ncaches = ["go"]\n' >"$tmp/go.toml"
+printf 'version = 1\nextends = "gate"\n[environment]\ncaches = ["cargo", "go", "gradle", "npm", "pip", "uv"]\n' >"$tmp/all.toml"
+
 bare() { /bin/true; }
 wall() { "$wall" run -p gate -- /bin/true; }
+go_caches() { "$wall" run -p "$tmp/go.toml" -- /bin/true; }
+all_caches() { "$wall" run -p "$tmp/all.toml" -- /bin/true; }
 bubblewrap() {
 	bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup --unshare-net --die-with-parent --new-session --cap-drop ALL \
 		--clearenv --setenv PATH /usr/bin:/bin --setenv HOME "${HOME:-/}" --setenv TMPDIR /tmp --args 9 --chdir "$PWD" /bin/true 9<"$tmp/mounts"
@@ -62,16 +80,29 @@ round() {
 }
 median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
-for what in bare bubblewrap wall; do "$what" && "$what"; done # must work, and warms the caches
+for what in bare bubblewrap wall go_caches all_caches; do "$what" && "$what"; done # must work, and warms the caches
 n=0
 while [ "$n" -lt "$rounds" ]; do
-	for what in bare bubblewrap wall; do round "$what" >>"$tmp/$what"; done
+	for what in bare bubblewrap wall go_caches all_caches; do round "$what" >>"$tmp/$what"; done
 	n=$((n + 1))
 done
-for what in bare bubblewrap wall; do
+for what in bare bubblewrap wall go_caches all_caches; do
 	printf '%-11s %7.2f ms   (best round %.2f)\n' "$what" "$(median "$tmp/$what")" "$(sort -n "$tmp/$what" | head -n 1)"
 done
 awk -v a="$(median "$tmp/wall")" -v b="$(median "$tmp/bubblewrap")" -v max="$max" 'BEGIN {
 	printf "wall / bubblewrap = %.2f (bound %s)\n", a / b, max
 	exit a / b > max
-}'
+}' || failed=1
+# ratio NAME BOUND LAYERS: what the caches add.
+ratio() {
+	awk -v a="$(median "$tmp/$1")" -v b="$(median "$tmp/wall")" -v max="$2" -v what="$1" -v layers="$3" 'BEGIN {
+		printf "%s / wall = %.2f (bound %s), %.2f ms more for %d layers\n", what, a / b, max, a - b, layers
+		exit a / b > max
+	}'
+}
+ratio go_caches "$max_go" 2 || failed=1
+ratio all_caches "$max_all" 10 || failed=1
+begin=$(date +%s%N)
+cp -R "$GOMODCACHE" "$tmp/copy"
+awk -v ns=$(($(date +%s%N) - begin)) 'BEGIN { printf "a copy of the 1 GiB, for comparison: %.0f ms\n", ns / 1e6 }'
+exit "${failed:-0}"
