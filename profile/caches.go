@@ -367,12 +367,20 @@ func (c *cacher) method(s cacheStore, spelled string, dirs []lowerDir) string {
 	if c.s.CachesMethod.V == "layer" && c.h.NoOverlay == nil {
 		return "layer"
 	}
+	why := ""
+	if c.h.NoOverlay != nil && c.s.CachesMethod.V == "layer" {
+		why = "this host cannot make a layer over " + quote(spelled) + " (" + c.h.NoOverlay.Error() + ")"
+	}
 	if !CacheOver(c.h.FS, dirsOf(dirs), CacheCopyMax) {
+		if why != "" {
+			c.notice("the cache of "+s.tool()+" is a copy inside: "+why, "")
+		}
 		return "copy"
 	}
-	why := quote(spelled) + " is larger than " + formatSize(CacheCopyMax)
-	if c.h.NoOverlay != nil {
-		why += ", and this host cannot make a layer over it (" + c.h.NoOverlay.Error() + ")"
+	if why != "" {
+		why += ", and it is larger than " + formatSize(CacheCopyMax)
+	} else {
+		why = quote(spelled) + " is larger than " + formatSize(CacheCopyMax)
 	}
 	if s.usable {
 		c.notice("the cache of "+s.tool()+" is read-only inside: "+why, "")
