@@ -77,7 +77,11 @@ func (b *builder) overlay(m plan.Mount) error {
 	if err := unix.Fchdir(b.fds); err != nil {
 		return os.NewSyscallError("fchdir", err)
 	}
-	tree, err := newFS("overlay", attrsWrite, options...)
+	tree := -1
+	err = userAttributes(options[1].value)
+	if err == nil {
+		tree, err = newFS("overlay", attrsWrite, options...)
+	}
 	if back := unix.Fchdir(b.host); back != nil && err == nil {
 		unix.Close(tree)
 		return os.NewSyscallError("fchdir", back)
@@ -93,6 +97,18 @@ func (b *builder) overlay(m plan.Mount) error {
 	b.lowers = append(b.lowers, lowerLayer{m.Target, lower})
 	keep = true
 	return nil
+}
+
+// userAttributes passes when the file system of the upper layer has extended
+// attributes for users, which tmpfs has since Linux 6.6. overlayfs mounts without
+// them, and then cannot remove directories of the lower layer. name is relative to
+// /proc/self/fd, the working directory.
+func userAttributes(name string) error {
+	_, err := unix.Getxattr(name, "user.overlay.opaque", nil)
+	if errors.Is(err, unix.ENODATA) {
+		err = nil
+	}
+	return os.NewSyscallError("getxattr of the upper layer", err)
 }
 
 // openDir opens a directory of the host.

@@ -20,14 +20,16 @@ type machine struct {
 	parameters string
 	release    string // how its uname -r begins
 	abi        int    // of Landlock; 0 = turned off
+	overlay    bool   // its overlayfs, a module, is loaded
+	copies     string // why caches are copied all the same; the file systems of the guest are tmpfs
 }
 
 // Debian 12 has both kernels: its own, and the one of the next release. The
 // kernel that the tests of the other packages run on is a third.
 var machines = []machine{
-	{"old", "linux-image-cloud-amd64", "", "6.1.", 2},
-	{"new", "linux-image-6.12-cloud-amd64", "", "6.12.", 6},
-	{"old without Landlock", "linux-image-cloud-amd64", "lsm=lockdown,yama", "6.1.", 0},
+	{"old", "linux-image-cloud-amd64", "", "6.1.", 2, true, "getxattr of the upper layer: operation not supported"}, // tmpfs has none before 6.6
+	{"new", "linux-image-6.12-cloud-amd64", "", "6.12.", 6, true, ""},
+	{"old without Landlock", "linux-image-cloud-amd64", "lsm=lockdown,yama", "6.1.", 0, false, "fsopen overlay: no such device"},
 }
 
 // TestKernels boots every machine once and compares what wall did there, as
@@ -47,7 +49,11 @@ func TestKernels(t *testing.T) {
 	}
 	s := newSupply(t)
 	for _, m := range machines {
-		kernel := s.fromPackage(t, m.pkg, `^\./boot/vmlinuz-`)
+		kernel := s.fromPackage(t, m.pkg, "", `^\./boot/vmlinuz-`)
+		var module []byte
+		if m.overlay {
+			module = s.fromPackage(t, m.pkg, "overlay_", `/kernel/fs/overlayfs/overlay\.ko(\.xz)?$`)
+		}
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			wanted := m.steps()
@@ -55,7 +61,7 @@ func TestKernels(t *testing.T) {
 			for _, w := range wanted {
 				steps = append(steps, w.Step)
 			}
-			for i, r := range s.boot(t, kernel, m.parameters, steps) {
+			for i, r := range s.boot(t, kernel, module, m.parameters, steps) {
 				if i >= len(wanted) || r.Name != wanted[i].Name {
 					t.Fatalf("result %d is %q's", i, r.Name)
 				}
@@ -245,13 +251,16 @@ func (m machine) steps() []step {
 			echo '[core]' >project/.git/config
 			echo evil >project/.git/evil`}}})
 	}
+	if m.overlay {
+		all = append(all, step{Step: root.sh("load overlayfs", `cd /; if [ "$(head -c 1 overlay.ko)" != "$(printf '\177')" ]; then mv overlay.ko overlay.ko.xz; unxz overlay.ko.xz; fi; insmod overlay.ko; rm overlay.ko`)})
+	}
 	all = append(all, step{Step: tester.sh("doctor", "wall doctor --json"), code: m.doctorCode(), check: m.badDoctor})
 	for _, u := range users {
 		if m.abi == 0 {
 			all = append(all, m.withoutLandlock(u)...)
 		}
 		all = append(all, m.boxes(u)...)
-		all = append(all, m.late(u), m.signals(u))
+		all = append(all, m.caches(u), m.late(u), m.signals(u))
 		all = append(all, m.reach(u)...)
 	}
 	if m.abi > 0 {
@@ -310,6 +319,31 @@ func (m machine) boxes(u user) []step {
 		}})
 	}
 	return all
+}
+
+// caches reads, changes and removes what is in a private cache, which leaves the
+// user's own as it is.
+func (m machine) caches(u user) step {
+	s := u.sh("private caches", `
+		mkdir -p ~/go/pkg/mod/d ~/.npm/_cacache
+		echo old >~/go/pkg/mod/d/f; chmod 555 ~/go/pkg/mod/d; echo secret >~/.npm/token
+		printf 'version = 1\nextends = "agent"\n[environment]\ncaches = ["go", "npm"]\n' >~/caches.toml
+		wall run -p ~/caches.toml `+m.degrade()+`-- sh -c '
+			cd $GOMODCACHE && cat d/f && chmod 755 d && echo new >d/f && cat d/f && touch d/g && rm -r d && ls -A && echo made >h && cat h
+			ls -A $npm_config_cache; touch $npm_config_cache/x && { grep -c " overlay " /proc/self/mounts || :; }'
+		echo $?
+		cat ~/go/pkg/mod/d/f; ls ~/go/pkg/mod; ls -A ~/.npm
+		chmod 755 ~/go/pkg/mod/d; rm -r ~/go ~/.npm ~/caches.toml`)
+	overlays, notes := 2, m.notes()
+	if m.copies != "" {
+		overlays = 0
+		for _, c := range [][2]string{{"go", "/go/pkg/mod"}, {"npm", "/.npm"}} {
+			notes += fmt.Sprintf("wall: notice: the cache of %s is a copy inside: this host cannot make a layer over %s (%s)\n  at %s/caches.toml:4:%d\n",
+				c[0], u.home+c[1], m.copies, u.home, strings.Index(`caches = ["go", "npm"]`, `"`+c[0])+1)
+		}
+		notes = m.notes() + notes // told again, with what is new
+	}
+	return step{Step: s, out: fmt.Sprintf("old\nnew\nmade\n_cacache\n%d\n0\nold\nd\n_cacache\ntoken\n", overlays), err: notes}
 }
 
 // control tries the same without a box: what a box refuses works otherwise.
@@ -502,6 +536,10 @@ func (m machine) badDoctor(out string) string {
 			}
 			if f.OK != (m.abi > 0) || f.Detail != detail || f.Remedy != remedy {
 				fmt.Fprintf(&bad, "landlock: %+v, want %q, remedy %q\n", f, detail, remedy)
+			}
+		case f.Name == "overlays, for caches":
+			if f.OK != m.overlay || f.OK != (f.Remedy == "") {
+				fmt.Fprintf(&bad, "%+v, want ok %v\n", f, m.overlay)
 			}
 		case f.Name == "custom seccomp filters": // the build's matter
 		case !f.OK || f.Remedy != "":

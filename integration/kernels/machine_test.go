@@ -98,7 +98,7 @@ func newSupply(t *testing.T) supply {
 		s.cache = filepath.Join(dir, "wall-test")
 	}
 	need(t, "qemu", os.MkdirAll(s.cache, 0o755))
-	s.busybox = s.fromPackage(t, "busybox-static", `^\./(usr/)?bin/busybox$`)
+	s.busybox = s.fromPackage(t, "busybox-static", "", `^\./(usr/)?bin/busybox$`)
 	tmp := t.TempDir()
 	build := func(env, pkg, cgo string, args ...string) []byte {
 		t.Helper()
@@ -131,13 +131,14 @@ func read(t *testing.T, path string) []byte {
 
 // fromPackage gives the content of the one file whose name matches, in the
 // candidate version of a package or, for one that only depends on a kernel, in
-// that kernel's. What was fetched once stays in the cache; a machine without
-// network or package lists uses the newest there.
-func (s supply) fromPackage(t *testing.T, pkg, name string) []byte {
+// that kernel's. What was fetched once stays in the cache, under a name that
+// begins with label; a machine without network or package lists uses the newest
+// there.
+func (s supply) fromPackage(t *testing.T, pkg, label, name string) []byte {
 	t.Helper()
-	data, err := s.fetch(pkg, regexp.MustCompile(name))
+	data, err := s.fetch(pkg, label, regexp.MustCompile(name))
 	if err != nil {
-		old, _ := filepath.Glob(filepath.Join(s.cache, pkg+"_*"))
+		old, _ := filepath.Glob(filepath.Join(s.cache, label+pkg+"_*"))
 		slices.SortFunc(old, func(a, b string) int { return modTime(a).Compare(modTime(b)) })
 		if len(old) == 0 {
 			need(t, "qemu", fmt.Errorf("package %s: %w", pkg, err))
@@ -162,7 +163,7 @@ var (
 	kernelField  = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-[0-9][^ ,]*-amd64)\b`)
 )
 
-func (s supply) fetch(pkg string, name *regexp.Regexp) ([]byte, error) {
+func (s supply) fetch(pkg, label string, name *regexp.Regexp) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), downloadTimeout)
 	defer cancel()
 	run := func(dir string, argv ...string) ([]byte, error) {
@@ -184,7 +185,7 @@ func (s supply) fetch(pkg string, name *regexp.Regexp) ([]byte, error) {
 	if version == nil {
 		return nil, errors.New("apt-cache knows no version")
 	}
-	cached := filepath.Join(s.cache, pkg+"_"+string(version[1]))
+	cached := filepath.Join(s.cache, label+pkg+"_"+string(version[1]))
 	if data, err := os.ReadFile(cached); err == nil {
 		return data, nil
 	}
@@ -232,7 +233,7 @@ func (s supply) fetch(pkg string, name *regexp.Regexp) ([]byte, error) {
 // boot runs the steps in a machine and gives their results, in order. It fails
 // the test when the machine does not come to the end of them, does not switch
 // itself off, or when its kernel complains.
-func (s supply) boot(t *testing.T, kernel []byte, parameters string, steps []kernels.Step) []kernels.Result {
+func (s supply) boot(t *testing.T, kernel, module []byte, parameters string, steps []kernels.Step) []kernels.Result {
 	t.Helper()
 	list, err := json.Marshal(steps)
 	if err != nil {
@@ -252,6 +253,7 @@ func (s supply) boot(t *testing.T, kernel []byte, parameters string, steps []ker
 			{"system/usr/bin/guest", typeFile | 0o755, s.guest},
 			{"system/usr/bin/probe", typeFile | 0o755, s.probe},
 			{"system/usr/bin/wall", typeFile | 0o755, s.wall},
+			{"system/overlay.ko", typeFile | 0o644, module},
 		}),
 	} {
 		if err := os.WriteFile(path(name), data, 0o644); err != nil {
