@@ -636,7 +636,11 @@ func (s *flagReader) flags(flags []Flag) []error {
 			}
 		case "pass":
 			if msg := badName(f.Value); msg != "" {
-				bad("", "--pass: %s", msg)
+				hint := ""
+				if name, _, ok := strings.Cut(f.Value, "="); ok {
+					o.Text, hint = "--pass "+name+"=...", "write --env NAME=VALUE to set a variable"
+				}
+				bad(hint, "--pass: %s", msg)
 			} else {
 				add(&s.EnvPass, f.Value, o)
 			}

@@ -582,21 +582,48 @@ func badPath(s string) (msg, hint string) {
 
 func checkWord(d *document, v *value, s string) {
 	if s == "" || strings.ContainsAny(s, "= \t\r\n\x00") {
-		d.fail(v.off, "", "%q is not a variable name or pattern", s)
+		d.failName(v, s, notName(s)+" or pattern")
 	}
 }
 
 func checkName(d *document, v *value, s string) {
 	if msg := badName(s); msg != "" {
-		d.fail(v.off, "", "%s", msg)
+		d.failName(v, s, msg)
+	}
+}
+
+// failName refuses a name. What stands behind "=" in it is a value in the wrong place.
+func (d *document) failName(v *value, s, msg string) {
+	hint := ""
+	if strings.Contains(s, "=") {
+		d.conceal(v)
+		hint = "values belong in environment.set"
+	}
+	d.fail(v.off, hint, "%s", msg)
+}
+
+// conceal keeps a part of the file from being quoted.
+func (d *document) conceal(v *value) {
+	if x := d.spanAt(v.off); x != nil && v.end > 0 {
+		x.odd = append(x.odd, [2]int{v.off, v.end})
+	} else if x != nil {
+		x.quote = false
 	}
 }
 
 func badName(s string) string {
 	if s == "" || strings.ContainsAny(s, "= \t\r\n\x00*?") {
-		return fmt.Sprintf("%q is not a variable name", s)
+		return notName(s)
 	}
 	return ""
+}
+
+// notName says that s is no name, without what may be a value.
+func notName(s string) string {
+	if name, _, ok := strings.Cut(s, "="); ok {
+		return fmt.Sprintf("%q with a value is not a variable name", shorten(name))
+	}
+	return fmt.Sprintf("%q is not a variable name", s)
 }
 
 // decodeFields decodes one table of a list; what it gives has only fields of the right type.
@@ -619,11 +646,7 @@ func decodeFields(d *document, v *value, what, example string, fields []Key) (ma
 				hint = suggestion(k.name, "", names)
 			}
 			d.failAs(keyText(k.name), k.off, hint, "unknown key %q", shownKey(what+"."+k.name))
-			if x := d.spanAt(v.off); x != nil && v.end > 0 {
-				x.odd = append(x.odd, [2]int{v.off, v.end}) // its value may stand in the same line as others
-			} else if x != nil {
-				x.quote = false
-			}
+			d.conceal(v) // its value may stand in the same line as others
 			continue
 		}
 		switch key := &fields[i]; key.Type {

@@ -26,5 +26,5 @@ func main() {
 		fmt.Fprint(os.Stderr, plan.Explain(err))
 		os.Exit(plan.ExitStatus(err))
 	}
-	os.Exit(launch(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(launch(hideValues(os.Args[1:]), streams{os.Stdin, os.Stdout, os.Stderr}))
 }
