@@ -96,8 +96,13 @@ var imports = map[string]map[string]string{
 		"plan":                  "what to make",
 		"golang.org/x/sys/unix": "openat2 and locks",
 	},
+	"cgroup": {
+		"plan":                  "where the groups are, and the limits",
+		"golang.org/x/sys/unix": "rmdir, and files opened without following links",
+	},
 	"nsexec": {
 		"plan":                  "what to do",
+		"cgroup":                "stage 1 puts stage 2 into its group",
 		"landlock":              "stage 2 applies the ruleset",
 		"seccomp":               "stage 2 installs the filter",
 		"scratch":               "stage 1 prepares and removes the directory of the run",
@@ -124,6 +129,7 @@ var imports = map[string]map[string]string{
 		"gate":                   "runs it to a verdict",
 		"landlock":               "doctor probes it",
 		"seccomp":                "doctor probes it; custom filters are compiled",
+		"cgroup":                 "finds a place for the groups of a run",
 		"scratch":                "where the directory of a run lies",
 		"github.com/spf13/cobra": "command line",
 		"github.com/spf13/pflag": "command line",
@@ -165,9 +171,9 @@ var forbiddenImports = []struct {
 }{
 	{[]string{"plan", "profile", "envscrub"}, []string{"os", "os/exec", "os/user", "syscall", "net", "time", "math/rand", "math/rand/v2", "crypto/rand", "runtime"},
 		"policy is a function of its arguments: the same flags, files and host facts give the same plan"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, []string{"log", "log/slog"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, []string{"log", "log/slog"},
 		"only cmd/wall prints, and stage 2 has nowhere to print to"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "landlock", "seccomp", "scratch", "nsexec", "cmd/wall"}, []string{"os/exec"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "landlock", "seccomp", "scratch", "cgroup", "nsexec", "cmd/wall"}, []string{"os/exec"},
 		"wall runs no program but the command, and those that a profile names for a value: envscrub/source"},
 	{nil, []string{"plugin", "text/template", "html/template"}, "nothing is generated from text at run time"},
 }
@@ -185,13 +191,13 @@ var forbiddenCalls = []struct {
 	{nil, "exec.LookPath", "nothing wall does may depend on the caller's PATH; the command is looked up in Resolve"},
 	{nil, "os.Clearenv", "an environment is built from nothing, not emptied"},
 	{nil, "os.Setenv", "the environment of the command travels in the plan, never through wall's own"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, "os.Getenv", "the caller's environment is a host fact, gathered in cmd/wall"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, "os.LookupEnv", "the caller's environment is a host fact, gathered in cmd/wall"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, "os.Environ", "the caller's environment is a host fact, gathered in cmd/wall"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, "fmt.Print", "only cmd/wall prints"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, "fmt.Println", "only cmd/wall prints"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "nsexec"}, "fmt.Printf", "only cmd/wall prints"},
-	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch"}, "os.Exit", "a library returns errors"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, "os.Getenv", "the caller's environment is a host fact, gathered in cmd/wall"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, "os.LookupEnv", "the caller's environment is a host fact, gathered in cmd/wall"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, "os.Environ", "the caller's environment is a host fact, gathered in cmd/wall"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, "fmt.Print", "only cmd/wall prints"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, "fmt.Println", "only cmd/wall prints"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup", "nsexec"}, "fmt.Printf", "only cmd/wall prints"},
+	{[]string{"plan", "profile", "envscrub", "envscrub/inject", "envscrub/source", "landlock", "seccomp", "scratch", "cgroup"}, "os.Exit", "a library returns errors"},
 	{nil, "unix.Chroot", "a chroot can be left; the root is changed with pivot_root and the old one detached"},
 	{nil, "net.Listen", "uses MPTCP, which Landlock's TCP rules do not see"},
 }
@@ -483,11 +489,12 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 
 // Words of need that CI does not require, with the reason.
 var notRequired = map[string]string{
-	"root":         "scripts/test.sh runs the tests as root and as an ordinary user",
-	"unprivileged": "scripts/test.sh runs the tests as root and as an ordinary user",
-	"ia32":         "a kernel option that many hosts leave out",
-	"immutable":    "a property of the file system below the temp directory, not of the host",
-	"cargo":        "a big package; the test runs where it is installed",
+	"root":             "scripts/test.sh runs the tests as root and as an ordinary user",
+	"unprivileged":     "scripts/test.sh runs the tests as root and as an ordinary user",
+	"ia32":             "a kernel option that many hosts leave out",
+	"delegated-cgroup": "what a host delegates to an ordinary user; root has one, and the machines of TestKernels have both",
+	"immutable":        "a property of the file system below the temp directory, not of the host",
+	"cargo":            "a big package; the test runs where it is installed",
 }
 
 // Tests that may skip on their own, because another run of the same tests does what is skipped.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/cgroup"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/scratch"
 )
@@ -36,7 +38,8 @@ type Cmd struct {
 	Scratch *scratch.Dir
 	// OwnGroup has a command without a box (enforce off) lead a process group of its
 	// own. Signals then reach the whole group, and it is killed as a whole, also when
-	// the command has ended.
+	// the command has ended. A plan with a limit of time has it lead one anyway, unless
+	// a standard stream is a terminal: that one is killed when the time is over.
 	OwnGroup bool
 
 	ctx     context.Context
@@ -54,6 +57,10 @@ type Cmd struct {
 	seeds   []error
 	begin   time.Time
 	done    chan struct{}
+	grouped bool           // enforce off: pid leads a process group of its own
+	over    bool           // the command has ended; what it is waited for is known
+	group   *cgroup.Group  // nil for none
+	keepers sync.WaitGroup // goroutines that keep the bounds
 }
 
 // A Result is how the command ended.
@@ -62,28 +69,58 @@ type Result struct {
 	ExitCode   int            // 0-255; -1 when it was ended by a signal
 	Signal     syscall.Signal // 0 unless it was ended by a signal
 	CoreDumped bool
+	Killed     bool          // the box was killed as a whole, by Kill, the context, a limit, or from outside
 	TimedOut   bool          // the limit of time ended it
 	Limit      string        // the other limit that ended it: plan.BoundMemory and so on; "" for none
-	Killed     bool          // the box was killed as a whole, by Kill, the context, or from outside
 	UserTime   time.Duration // of the box's processes that were waited for
 	SysTime    time.Duration
 	MaxRSS     int64         // bytes, of the largest process
+	PeakMemory int64         // bytes, of the whole box at its largest; 0 when nobody counted (there was no cgroup)
 	Wall       time.Duration // from Start to the end of the box
 }
 
 // Status is the exit status by the shell's convention: the command's own, or
-// 128+n for signal n.
+// 128+n for signal n; plan.ExitTimeout or plan.ExitLimit when a limit ended it.
 func (r Result) Status() int {
+	switch {
+	case r.TimedOut:
+		return plan.ExitTimeout
+	case r.Limit != "":
+		return plan.ExitLimit
+	}
 	if r.Signal != 0 {
 		return 128 + int(r.Signal)
 	}
 	return r.ExitCode
 }
 
-// An ExitError reports that the command ran and did not exit with status 0.
+// Exceeded tells, after Wait, which limit of p ended the run and which line asked
+// for it; nil when none did. It is a *plan.Error with the exit status.
+func (r Result) Exceeded(p plan.Plan) error {
+	name := r.Limit
+	if r.TimedOut {
+		name = plan.BoundTime
+	}
+	if name == "" {
+		return nil
+	}
+	if e := p.Bounds.Exceeded(name); e != nil {
+		return e
+	}
+	return nil
+}
+
+// An ExitError reports that the command ran and did not exit with status 0, or
+// that a limit ended it.
 type ExitError struct{ Result }
 
 func (e *ExitError) Error() string {
+	switch {
+	case e.TimedOut:
+		return "ended by the limit of time"
+	case e.Limit != "":
+		return "ended by the limit of " + e.Limit
+	}
 	if e.Signal != 0 {
 		return fmt.Sprintf("ended by signal %d (%s)", int(e.Signal), e.Signal)
 	}
@@ -163,6 +200,7 @@ func (c *Cmd) Start() (err error) {
 	c.result.Started = true
 	c.copies = streams.copy()
 	c.done = make(chan struct{})
+	c.keep()
 	if c.ctx.Done() != nil {
 		go func() {
 			select {
@@ -190,11 +228,15 @@ func (c *Cmd) startPlain(streams *stdio) error {
 	for i, v := range c.Plan.Env {
 		env[i] = v.Name + "=" + v.Value
 	}
+	// A process group other than the terminal's foreground one could not read from
+	// the terminal.
+	onTerminal := slices.ContainsFunc(c.Plan.Stdio, func(s plan.Stdio) bool { return s.Kind == plan.StdioTTY })
+	c.grouped = c.OwnGroup || c.Plan.Bounds.Time.Value > 0 && !onTerminal
 	pid, err := syscall.ForkExec(c.Plan.Command.Path, c.Plan.Command.Argv, &syscall.ProcAttr{
 		Dir:   c.Plan.Command.Dir,
 		Env:   env,
 		Files: c.files(streams),
-		Sys:   &syscall.SysProcAttr{PidFD: &c.pidfd, Setpgid: c.OwnGroup},
+		Sys:   &syscall.SysProcAttr{PidFD: &c.pidfd, Setpgid: c.grouped},
 	})
 	if err != nil {
 		return execError(c.Plan.Command.Path, err)
@@ -243,6 +285,10 @@ func (c *Cmd) startBox(streams *stdio) error {
 		return err
 	}
 	c.status, c.control = ends.status, ends.control
+	if err := c.enterCgroup(); err != nil {
+		unix.Close(ends.order)
+		return err
+	}
 	// The plan is written only now, so a plan that is cut short tells stage 2
 	// that its launcher died. A broken pipe tells us that stage 2 is gone; the
 	// status then says why.
@@ -251,7 +297,10 @@ func (c *Cmd) startBox(streams *stdio) error {
 	if err != nil && !errors.Is(err, unix.EPIPE) {
 		return failed(err)
 	}
-	return c.awaitStart()
+	if err := c.awaitStart(); err != nil {
+		return c.startedWithin(err)
+	}
+	return nil
 }
 
 // boxEnds are stage 1's ends of the three pipes to stage 2.
@@ -419,13 +468,16 @@ func (c *Cmd) Kill() error {
 	case c.waited:
 		return os.ErrProcessDone
 	}
-	return c.signalPlain(unix.SIGKILL)
+	if c.grouped {
+		return doneError(unix.Kill(-c.pid, unix.SIGKILL))
+	}
+	return doneError(unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0))
 }
 
 // signalPlain signals the child itself, or its group. The number of the group is
 // its own until the child is waited for, which c.waited says under the lock.
 func (c *Cmd) signalPlain(s syscall.Signal) error {
-	if c.OwnGroup && c.Plan.Enforce == plan.EnforceOff {
+	if c.OwnGroup && c.grouped {
 		return doneError(unix.Kill(-c.pid, s))
 	}
 	return doneError(unix.PidfdSendSignal(c.pidfd, s, nil, 0))
@@ -469,6 +521,8 @@ func (c *Cmd) Wait() error {
 		err = c.waitPlain()
 	}
 	close(c.done)
+	c.keepers.Wait()
+	c.lastLook()
 	for _, ch := range c.copies {
 		if cerr := <-ch; cerr != nil && err == nil {
 			err = &plan.Error{Op: "cannot copy a standard stream", Err: cerr}
@@ -481,7 +535,7 @@ func (c *Cmd) Wait() error {
 	if err != nil {
 		return err
 	}
-	if c.result.ExitCode != 0 {
+	if c.result.Status() != 0 {
 		return &ExitError{c.result}
 	}
 	return nil
@@ -491,6 +545,7 @@ func (c *Cmd) Wait() error {
 // was killed, and the command with it.
 func (c *Cmd) waitBox() error {
 	kind, body, err := readMessage(fdReader(c.status))
+	c.end()
 	if err == nil && kind == msgEnded {
 		e, perr := parseEnded(body)
 		if perr != nil {
@@ -516,6 +571,13 @@ func (c *Cmd) waitBox() error {
 	return werr
 }
 
+// end says that the command has ended: no limit ends it any more.
+func (c *Cmd) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
 func (c *Cmd) waitPlain() error {
 	ws, err := c.wait4()
 	if err != nil {
@@ -535,7 +597,8 @@ func (c *Cmd) wait4() (unix.WaitStatus, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.OwnGroup && c.Plan.Enforce == plan.EnforceOff {
+	c.over = true
+	if c.grouped && (c.OwnGroup || c.result.TimedOut) {
 		_ = unix.Kill(-c.pid, unix.SIGKILL) // the child is a zombie that keeps the number
 	}
 	var ws unix.WaitStatus
@@ -544,7 +607,9 @@ func (c *Cmd) wait4() (unix.WaitStatus, error) {
 		return 0, os.NewSyscallError("wait4", err)
 	}
 	c.waited = true
-	if c.status < 0 {
+	if c.result.MaxRSS == 0 {
+		// Without a box, or when pid 1 was killed: then with what the kernel
+		// reaped in its place.
 		c.result.UserTime = time.Duration(ru.Utime.Nano())
 		c.result.SysTime = time.Duration(ru.Stime.Nano())
 		c.result.MaxRSS = ru.Maxrss * 1024
@@ -600,13 +665,18 @@ func (c *Cmd) release() error {
 			*fd = -1
 		}
 	}
+	var err error
+	if c.group != nil {
+		err = c.group.Remove()
+		c.group = nil
+	}
 	if c.scratch == nil {
-		return nil
+		return err
 	}
 	d := c.scratch
 	c.scratch = nil
 	if c.Scratch != nil {
-		return nil // the caller's
+		return err // the caller's
 	}
-	return d.Remove()
+	return errors.Join(err, d.Remove())
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -200,6 +201,12 @@ var limitResource = map[plan.LimitName]int{
 }
 
 func (s *stage2) limits() error {
+	if b := s.p.Bounds.Processes; b.Value > 0 {
+		spareThreads()
+		if b.By == plan.ByRlimit {
+			s.p.Limits = append(s.p.Limits, plan.Limit{Name: plan.LimitNProc, Value: b.Value + ownTasks, Origin: b.Origin})
+		}
+	}
 	for _, l := range s.p.Limits {
 		var old syscall.Rlimit
 		resource := limitResource[l.Name]
@@ -215,6 +222,28 @@ func (s *stage2) limits() error {
 		}
 	}
 	return nil
+}
+
+// spareThreads makes threads for the Go runtime ahead: when the command has used up the
+// number of processes, pid 1 gets none, and the runtime ends a program that
+// cannot have a thread. It keeps those that are idle.
+func spareThreads() {
+	runtime.GOMAXPROCS(2) // the number is not to grow with the processors
+	const spare = 6
+	var ready, done sync.WaitGroup
+	release := make(chan struct{})
+	ready.Add(spare)
+	for range spare {
+		done.Go(func() {
+			runtime.LockOSThread() // each on a thread of its own
+			ready.Done()
+			<-release
+			runtime.UnlockOSThread()
+		})
+	}
+	ready.Wait()
+	close(release)
+	done.Wait()
 }
 
 func (s *stage2) openRuleset() error {
@@ -364,8 +393,12 @@ func leave(status int) {
 	}
 }
 
+// groupFlag in a byte of the life-line says that the signal is for the process
+// group of the command.
+const groupFlag = 0x80
+
 // control is the life-line and the way signals come in: one byte each, the
-// signal's number. The end of the pipe ends the box.
+// signal's number, with groupFlag or without. The end of the pipe ends the box.
 func (s *stage2) control() {
 	buf := make([]byte, 64)
 	for {
@@ -375,16 +408,20 @@ func (s *stage2) control() {
 			leave(plan.ExitFailed)
 		}
 		for _, b := range buf[:n] {
-			s.deliver(syscall.Signal(b))
+			s.deliver(syscall.Signal(b&^groupFlag), b&groupFlag != 0)
 		}
 	}
 }
 
 // deliver sends a signal to the command. Those that a terminal sends to the
-// whole foreground process group go to the command's group.
-func (s *stage2) deliver(sig syscall.Signal) {
+// whole foreground process group go to the command's group, as do all for which
+// group is set.
+func (s *stage2) deliver(sig syscall.Signal, group bool) {
 	pid := int(s.command.Load())
 	if pid == 0 {
+		return
+	}
+	if group && unix.Kill(-pid, sig) == nil {
 		return
 	}
 	switch sig {
@@ -457,8 +494,12 @@ func (s *stage2) watchMounts() {
 // was started in and tells the errno by its exit status.
 func probeMain(what string) {
 	err := func() error {
-		if what == "none" {
+		switch what {
+		case "none":
 			return nil
+		case "wait": // until it is killed, or the one that started it is gone
+			_, err := unix.Read(0, make([]byte, 1))
+			return err
 		}
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return err

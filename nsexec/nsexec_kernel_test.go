@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/cgroup"
 	"github.com/wallsandbox/wall/landlock"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/scratch"
@@ -52,6 +53,8 @@ func need(t *testing.T, words ...string) {
 			if os.Getuid() != 0 {
 				err = unix.EPERM
 			}
+		case "cgroup", "delegated-cgroup":
+			_, err = cgroup.Find(cgroup.Need{Memory: true, Pids: true}, fmt.Sprintf("%x", time.Now().UnixNano()))
 		default:
 			t.Fatalf("unknown need %q", w)
 		}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -44,9 +45,13 @@ const (
 	UnitBytes = "bytes"
 )
 
-// Limit names in results, and the limits of Bounds that end a box with
-// ExitLimit.
+const unitTime = "ns"
+
+// The names of bounds, as profiles have them below [limits] and results tell
+// which was reached.
 const (
+	BoundTime      = "time"
+	boundGrace     = "grace"
 	BoundMemory    = "memory"
 	BoundProcesses = "processes"
 	BoundScratch   = "scratch"
@@ -65,8 +70,8 @@ type Cgroup struct {
 // named gives the bounds with their names and units, in the order of printing.
 func (b *Bounds) named() []namedBound {
 	return []namedBound{
-		{"time", "ns", &b.Time, []BoundBy{ByTimer}},
-		{"grace", "ns", &b.Grace, []BoundBy{ByTimer}},
+		{BoundTime, unitTime, &b.Time, []BoundBy{ByTimer}},
+		{boundGrace, unitTime, &b.Grace, []BoundBy{ByTimer}},
 		{BoundMemory, UnitBytes, &b.Memory, []BoundBy{ByCgroup, ByWatch}},
 		{BoundProcesses, "", &b.Processes, []BoundBy{ByCgroup, ByRlimit, ByWatch}},
 		{BoundScratch, UnitBytes, &b.Scratch, []BoundBy{ByWatch}},
@@ -94,7 +99,7 @@ func (b Bounds) ByName(name string) Bound {
 func (b Bounds) print(line func(Origin, string, ...any)) {
 	for _, n := range b.named() {
 		if *n.Bound != (Bound{}) {
-			line(n.Origin, "bound %s %d %s by %s", n.name, n.Value, n.unit, n.By)
+			line(n.Origin, "bound %s %s by %s", n.name, n.text(), n.By)
 		}
 	}
 	if c := b.Cgroup; c != (Cgroup{}) {
@@ -168,4 +173,76 @@ func (c Cgroup) Dirs() []string {
 		}
 	}
 	return dirs
+}
+
+// Exceeded tells a person that the run went beyond a bound, and which line asked
+// for it. It gives nil for a name that no bound has.
+func (b Bounds) Exceeded(name string) *Error {
+	e := &Error{Origin: b.ByName(name).Origin, Exit: ExitLimit, Hint: "raise it with --limit " + name + "=..., if the command is right to need more"}
+	for _, n := range b.named() {
+		if n.name != name {
+			continue
+		}
+		switch name {
+		case BoundTime:
+			e.Op = "the command ran longer than " + n.text() + " and was ended"
+			e.Exit, e.Hint = ExitTimeout, "raise it with --timeout, if the command is right to take longer"
+		case BoundMemory:
+			e.Op = "the box was ended because it needed more memory than " + n.text()
+		case BoundProcesses:
+			e.Op = "the box was ended because it was to have more than " + n.text() + " processes and threads"
+		case BoundScratch:
+			e.Op = "the box was ended because its scratch directory became larger than " + n.text()
+		default:
+			return nil
+		}
+		return e
+	}
+	return nil
+}
+
+// text gives the value with its unit.
+func (n namedBound) text() string {
+	switch n.unit {
+	case unitTime:
+		return FormatDuration(n.Value)
+	case UnitBytes:
+		return FormatSize(n.Value)
+	case UnitChars:
+		return strconv.FormatUint(n.Value, 10) + " " + UnitChars
+	}
+	return strconv.FormatUint(n.Value, 10)
+}
+
+// FormatSize gives bytes in the largest power of 1024 that loses nothing, as
+// profiles have them: "2GiB".
+func FormatSize(n uint64) string {
+	for _, u := range []struct {
+		name  string
+		bytes uint64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatUint(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// FormatDuration gives nanoseconds as profiles have them: "1h30m". Profiles have
+// nothing below a millisecond.
+func FormatDuration(n uint64) string {
+	if n == 0 {
+		return "0"
+	}
+	var b strings.Builder
+	for _, u := range []struct {
+		name string
+		ns   uint64
+	}{{"h", 3600e9}, {"m", 60e9}, {"s", 1e9}, {"ms", 1e6}, {"ns", 1}} {
+		if q := n / u.ns; q > 0 {
+			b.WriteString(strconv.FormatUint(q, 10) + u.name)
+			n -= q * u.ns
+		}
+	}
+	return b.String()
 }

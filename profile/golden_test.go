@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,6 +144,7 @@ func ownedFile(p string, mode fs.FileMode, data []byte) *fstest.MapFile {
 // values of goldenDefaults.
 type goldenHost struct {
 	UID         int
+	Root        bool // uid 0
 	AccountHome *string
 	Cwd, Pwd    *string
 	Environ     []string
@@ -156,6 +158,7 @@ type goldenHost struct {
 	CachesBusy  bool
 	Injected    map[string][]string // "NAME=value" by the file of the store
 	InjectedErr string              // what reading any store gives
+	Cgroup      []string            // controllers that a cgroup can have: "memory", "pids"
 }
 
 func (g goldenHost) host(fsys fs.FS) Host {
@@ -180,7 +183,7 @@ func (g goldenHost) host(fsys fs.FS) Host {
 		NoOverlay: errOf(g.NoOverlay), CachesBusy: g.CachesBusy,
 		Stdio: []plan.Stdio{{FD: 0, Kind: plan.StdioNull, Read: true}, {FD: 1, Kind: plan.StdioPipe, Write: true}, {FD: 2, Kind: plan.StdioPipe, Write: true}},
 	}
-	if g.UID != 0 {
+	if g.UID != 0 || g.Root {
 		h.UID, h.GID = g.UID, g.UID
 	}
 	if g.Environ != nil {
@@ -191,6 +194,19 @@ func (g goldenHost) host(fsys fs.FS) Host {
 	}
 	if g.LandlockABI != nil {
 		h.LandlockABI = *g.LandlockABI
+	}
+	h.Cgroup = func(memory, processes bool) (plan.Cgroup, error) {
+		if memory && !slices.Contains(g.Cgroup, "memory") || processes && !slices.Contains(g.Cgroup, "pids") {
+			return plan.Cgroup{}, errors.New("/sys/fs/cgroup: permission denied")
+		}
+		c := plan.Cgroup{Version: 2, ID: "c0ffee"}
+		if memory {
+			c.Memory = "/sys/fs/cgroup/app.slice"
+		}
+		if processes {
+			c.Pids = "/sys/fs/cgroup/app.slice"
+		}
+		return c, nil
 	}
 	h.Injected = func(file string) ([]InjectedVar, error) {
 		var out []InjectedVar

@@ -39,6 +39,11 @@ type Host struct {
 	NoOverlay   error        // why no overlay can be made, found by a start that failed; nil otherwise
 	CachesBusy  bool         // another run holds the kept caches of the workspace, found likewise
 
+	// Cgroup finds, by trying, where a cgroup with the controllers for memory or
+	// processes can be made for the run. It is called only where the profile has
+	// such a limit. nil: nobody tried, there is none.
+	Cgroup func(memory, processes bool) (plan.Cgroup, error)
+
 	// Injected reads the stored variables from the file that Resolve names, an
 	// absolute path: see [InjectedFile]. A file that does not exist holds none.
 	// It is called only where environment.inject is true, so that a store that

@@ -112,9 +112,6 @@ const (
 	needsNetwork = "filtering the network by host name"
 	needsPorts   = "passing single ports between the host and the box"
 	needsPTY     = "a private terminal"
-	needsTime    = "a time limit"
-	needsCgroup  = "a limit of the whole box"
-	needsOutput  = "a bounded output"
 )
 
 // keyTable is read by every launch: it is data without closures, so that it
@@ -209,21 +206,21 @@ var keyTable = []Key{
 	{Name: "process.nested-sandboxes", Type: TypeBool, Default: "false", Tighten: FalseTighter,
 		Doc: "Let the command create user namespaces, as browsers and other sandboxes do.", Since: "0.1.0", field: func(f *File) any { return &f.Nested }},
 
-	{Name: "limits.time", Type: TypeDuration, Tighten: LowerTighter, Needs: needsTime,
+	{Name: "limits.time", Type: TypeDuration, Tighten: LowerTighter,
 		Doc: "How long the command may run; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.Time }},
-	{Name: "limits.grace", Type: TypeDuration, Default: `"5s"`, Tighten: LowerTighter, Needs: needsTime,
+	{Name: "limits.grace", Type: TypeDuration, Default: `"5s"`, Tighten: LowerTighter,
 		Doc: "How long the command has between SIGTERM and SIGKILL.", Since: "0.1.0", field: func(f *File) any { return &f.Grace }},
-	{Name: "limits.memory", Type: TypeSize, Tighten: LowerTighter, Needs: needsCgroup,
-		Doc: "Memory of the whole box; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.Memory }},
-	{Name: "limits.processes", Type: TypeCount, Tighten: LowerTighter, Needs: needsCgroup,
+	{Name: "limits.memory", Type: TypeSize, Tighten: LowerTighter,
+		Doc: "Memory of the whole box, swap included; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.Memory }},
+	{Name: "limits.processes", Type: TypeCount, Tighten: LowerTighter,
 		Doc: "Processes and threads of the whole box; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.Processes }},
 	{Name: "limits.open-files", Type: TypeCount, Tighten: LowerTighter,
 		Doc: "Open files of each process; at least 16.", Since: "0.1.0", field: func(f *File) any { return &f.OpenFiles }},
 	{Name: "limits.file-size", Type: TypeSize, Tighten: LowerTighter,
 		Doc: "The largest file that the command can write; 0 means that it cannot write to files at all.", Since: "0.1.0", field: func(f *File) any { return &f.FileSize }},
-	{Name: "limits.scratch", Type: TypeSize, Tighten: LowerTighter, Needs: needsCgroup,
-		Doc: "Bytes of the scratch directory; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.ScratchSize }},
-	{Name: "limits.output", Type: TypeOutput, Default: `"1500 chars"`, Tighten: LowerTighter, Needs: needsOutput,
+	{Name: "limits.scratch", Type: TypeSize, Tighten: LowerTighter,
+		Doc: "Bytes of the scratch directory, looked at every two seconds or sooner; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.ScratchSize }},
+	{Name: "limits.output", Type: TypeOutput, Default: `"1500 chars"`, Tighten: LowerTighter,
 		Doc: "How much of the end of the output a gate keeps.", Since: "0.1.0", field: func(f *File) any { return &f.Output }},
 	{Name: "limits.core", Type: TypeCount, Default: "0", Tighten: LowerTighter,
 		Doc: "Size of core dumps; always 0, because they would hold the environment.", Since: "0.1.0", field: func(f *File) any { return &f.Core }},

@@ -662,6 +662,12 @@ func (s *flagReader) flags(flags []Flag) []error {
 			enum(&s.TTY, "none", "pty", "auto", "inherit")
 		case "limit":
 			s.limitFlag(f.Value, o, bad)
+		case "timeout":
+			if n, msg := parseDuration(f.Value); msg != "" {
+				bad("0 is no limit", "--timeout %s", msg)
+			} else {
+				s.Time = Value[uint64]{true, n, o}
+			}
 		case "allow-home-workspace":
 			switch f.Value {
 			case "true", "":

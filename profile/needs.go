@@ -12,7 +12,7 @@ import (
 // is not refused.
 func (s *settings) unavailable() error {
 	if s.Enforce.V == string(plan.EnforceOff) {
-		return s.unavailableAnyway()
+		return nil
 	}
 	var errs []error
 	refuse := func(key, needs, hint string, o plan.Origin) {
@@ -37,29 +37,6 @@ func (s *settings) unavailable() error {
 	}
 	if s.TTY.V == "pty" {
 		refuse(`process.tty = "pty"`, needsPTY, "use --tty auto, inherit or none", s.TTY.Origin)
-	}
-	if v := s.ScratchSize; v.Set && v.V != 0 {
-		refuse("limits.scratch", needsCgroup, "remove the line", v.Origin)
-	}
-	return errors.Join(append(errs, s.unavailableAnyway())...)
-}
-
-// unavailableAnyway refuses what would have to be carried out without a box too.
-func (s *settings) unavailableAnyway() error {
-	var errs []error
-	limit := func(key, needs string, v Value[uint64]) {
-		if v.Set && v.V != 0 {
-			errs = append(errs, unavailableError(key, needs, "remove the line", v.Origin))
-		}
-	}
-	limit("limits.time", needsTime, s.Time)
-	if v := s.Grace; v.Set {
-		errs = append(errs, unavailableError("limits.grace", needsTime, "remove the line", v.Origin))
-	}
-	limit("limits.memory", needsCgroup, s.Memory)
-	limit("limits.processes", needsCgroup, s.Processes)
-	if v := s.Output; v.Set {
-		errs = append(errs, unavailableError("limits.output", needsOutput, "remove the line", v.Origin))
 	}
 	return errors.Join(errs...)
 }

@@ -267,7 +267,7 @@ func FuzzFlags(f *testing.F) {
 	fsys, _ := propertyTree(f)
 	f.Fuzz(func(t *testing.T, name, value, command string) {
 		known := []string{"workspace", "workspace-access", "cwd", "ro", "rw", "ro-try", "rw-try", "hide", "protect", "view", "home", "env", "pass",
-			"scrub", "net", "enforce", "if-unavailable", "seccomp", "tty", "limit", "allow-home-workspace"}
+			"scrub", "net", "enforce", "if-unavailable", "seccomp", "tty", "limit", "timeout", "allow-home-workspace"}
 		if !slices.Contains(known, name) {
 			name = known[len(name)%len(known)]
 		}

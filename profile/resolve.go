@@ -66,7 +66,7 @@ type resolver struct {
 	pwd       string                      // working directory as the command should see it in PWD
 	home      located                     // of the account
 	cacheVars []cacheVar                  // lead tools to their private caches
-	required  map[plan.Wall]bool
+	required  map[plan.Wall]plan.Origin   // walls that must not be degraded, and which line says so
 }
 
 func (r *resolver) resolve() (plan.Plan, error) {
@@ -134,6 +134,7 @@ func (r *resolver) resolve() (plan.Plan, error) {
 		r.limits()
 		r.checks()
 	}
+	errs = append(errs, r.bounds())
 	errs = append(errs, r.environment())
 	if err := errors.Join(errs...); err != nil {
 		return plan.Plan{}, err
@@ -215,11 +216,9 @@ func wantDir(l located) error {
 
 // available answers for every wall whether the host can build it.
 func (r *resolver) available() error {
-	r.required = map[plan.Wall]bool{}
-	origin := map[plan.Wall]plan.Origin{}
+	r.required = map[plan.Wall]plan.Origin{}
 	for _, w := range r.s.Require.Items {
-		r.required[plan.Wall(w.V)] = true
-		origin[plan.Wall(w.V)] = w.Origin
+		r.required[plan.Wall(w.V)] = w.Origin
 	}
 	var errs []error
 	if err := r.h.Namespaces; err != nil {
@@ -227,17 +226,9 @@ func (r *resolver) available() error {
 			Hint: "run \"wall doctor\"; usual causes are an AppArmor or sysctl restriction of unprivileged user namespaces, or a container's seccomp filter"})
 	}
 	lost := func(wall plan.Wall, what string, o plan.Origin, cause error, hint string) {
-		if r.s.IfUnavailable.V == "degrade" && !r.required[wall] {
-			r.p.Degraded = append(r.p.Degraded, plan.Degraded{Wall: wall, Lost: what, Cause: cause.Error(), Origin: o})
-			return
+		if err := r.lost(wall, what, o, cause, hint); err != nil {
+			errs = append(errs, err)
 		}
-		if r.required[wall] {
-			o = origin[wall]
-			hint += "; the profile requires this wall"
-		} else {
-			hint += "; or allow it with --if-unavailable degrade"
-		}
-		errs = append(errs, &plan.Error{Op: "cannot keep a promise of the profile: " + what, Origin: o, Hint: hint, Err: unsupported(cause)})
 	}
 	const newer = "use a newer kernel, or turn Landlock on with the boot parameter lsm=landlock,..."
 	switch abi := r.h.LandlockABI; {
@@ -270,6 +261,23 @@ func (r *resolver) available() error {
 		lost(plan.WallSyscalls, "system calls are not filtered", r.s.Seccomp.Origin, err, "run \"wall doctor\" to see what is missing")
 	}
 	return errors.Join(errs...)
+}
+
+// lost says that the host cannot give what was asked for: an error, or a line of
+// Degraded where that is allowed.
+func (r *resolver) lost(wall plan.Wall, what string, o plan.Origin, cause error, hint string) error {
+	by, required := r.required[wall]
+	if r.s.IfUnavailable.V == "degrade" && !required {
+		r.p.Degraded = append(r.p.Degraded, plan.Degraded{Wall: wall, Lost: what, Cause: cause.Error(), Origin: o})
+		return nil
+	}
+	if required {
+		o = by
+		hint += "; the profile requires this wall"
+	} else {
+		hint += "; or allow it with --if-unavailable degrade"
+	}
+	return &plan.Error{Op: "cannot keep a promise of the profile: " + what, Origin: o, Hint: hint, Err: unsupported(cause)}
 }
 
 // unsupported makes an error match errors.ErrUnsupported.

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/wallsandbox/wall/plan"
 )
 
 // parseCount reads a whole number as TOML writes it.
@@ -120,27 +122,8 @@ func parseOutput(s string) (Amount, string) {
 	return Amount{n, "bytes"}, ""
 }
 
-// formatSize writes bytes in the largest power of 1024 that loses nothing.
-func formatSize(n uint64) string {
-	for _, u := range []string{"TiB", "GiB", "MiB", "KiB"} {
-		if x := sizeUnits[u]; n >= x && n%x == 0 {
-			return strconv.FormatUint(n/x, 10) + u
-		}
-	}
-	return strconv.FormatUint(n, 10)
-}
-
-// formatDuration writes nanoseconds as parseDuration reads them.
-func formatDuration(n uint64) string {
-	if n == 0 {
-		return "0"
-	}
-	var b strings.Builder
-	for _, u := range durationUnits {
-		if q := n / u.ns; q > 0 {
-			b.WriteString(strconv.FormatUint(q, 10) + u.name)
-			n -= q * u.ns
-		}
-	}
-	return b.String()
-}
+// formatSize and formatDuration write what parseSize and parseDuration read.
+var (
+	formatSize     = plan.FormatSize
+	formatDuration = plan.FormatDuration
+)

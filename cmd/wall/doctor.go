@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
@@ -86,6 +87,17 @@ func diagnose(ctx context.Context) (diagnosis, error) {
 	ok, err := seccomp.Probe()
 	d.add(seccompFinding(ok, err))
 	d.add(customFilterFinding(canCompile))
+	var id [8]byte
+	if err := randomBytes(id[:]); err != nil {
+		return d, &plan.Error{Op: "cannot name a cgroup", Err: err}
+	}
+	for _, f := range nsexec.ProbeLimits(hex.EncodeToString(id[:])) {
+		x := finding{Name: f.Name, OK: f.OK, Detail: f.Detail, Remedy: f.Remedy}
+		if !f.OK && insideBox() {
+			x.Detail, x.Remedy, x.skipped = "needs to run outside of a box", "", true
+		}
+		d.add(x)
+	}
 	return d, nil
 }
 

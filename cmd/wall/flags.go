@@ -50,7 +50,8 @@ var policyFlags = []policyFlag{
 	{name: "if-unavailable", arg: "ACTION", usage: "when this host cannot build a wall", choice: []string{"fail", "degrade"}},
 	{name: "seccomp", arg: "FILTER", usage: "system call filter: default, strict, or an OCI seccomp file"},
 	{name: "tty", arg: "MODE", usage: "what happens to a terminal on descriptors 0-2", choice: []string{"auto", "inherit", "none"}, known: []string{"pty"}},
-	{name: "limit", arg: "NAME=VALUE", usage: "set a limit: core, open-files, file-size", many: true},
+	{name: "timeout", arg: "DURATION", usage: "end the command after that time, such as 90s or 10m; 0 is no limit"},
+	{name: "limit", arg: "NAME=VALUE", usage: "limit memory, processes, scratch, time, grace, open-files, file-size, output, core", many: true},
 }
 
 // shared holds what the flags that run, shell and plan have in common said.
@@ -188,7 +189,8 @@ func checkLimit(value string) error {
 		return nil // Resolve says what is wrong with the rest
 	}
 	// As setrlimit(2) and the shell call them.
-	other := map[string]string{"nofile": "open-files", "n": "open-files", "fsize": "file-size", "f": "file-size", "c": "core"}
+	other := map[string]string{"nofile": "open-files", "n": "open-files", "fsize": "file-size", "f": "file-size", "c": "core",
+		"nproc": "processes", "u": "processes", "pids": "processes", "as": "memory", "v": "memory", "rss": "memory", "timeout": "time", "disk": "scratch"}
 	near := other[name]
 	if near == "" {
 		near = nearWord(name, enforced)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/cgroup"
 	"github.com/wallsandbox/wall/envscrub/inject"
 	"github.com/wallsandbox/wall/landlock"
 	"github.com/wallsandbox/wall/nsexec"
@@ -91,6 +92,9 @@ func gatherHost() (profile.Host, error) {
 		return h, &plan.Error{Op: "cannot name the run", Err: err}
 	}
 	h.RunID = hex.EncodeToString(id[:])
+	h.Cgroup = func(memory, processes bool) (plan.Cgroup, error) {
+		return cgroup.Find(cgroup.Need{Memory: memory, Pids: processes}, h.RunID)
+	}
 
 	// Without this list the sockets in readable trees could not be covered, so
 	// that a failure is not passed over.

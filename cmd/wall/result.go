@@ -21,6 +21,8 @@ const resultVersion = 1
 const (
 	statusExited    = "exited"    // the command ran and ended by itself
 	statusSignalled = "signalled" // the command ran and a signal ended it
+	statusTimedOut  = "timed-out" // the limit of time ended it
+	statusLimit     = "limit"     // another limit ended it
 	statusNotRun    = "not-run"   // the command did not run
 )
 
@@ -38,6 +40,8 @@ type result struct {
 	Duration float64      `json:"duration_ms"`
 	CPU      float64      `json:"cpu_ms"`
 	MaxRSS   int64        `json:"max_rss_bytes"`
+	Peak     *int64       `json:"peak_memory_bytes"` // of the whole box; null when there was no cgroup
+	Limit    *string      `json:"limit"`             // the limit that ended the run: "time", "memory", "processes", "scratch"
 	Degraded []string     `json:"degraded"`
 	Notices  []string     `json:"notices"`
 	Warnings []string     `json:"warnings"`
@@ -45,7 +49,7 @@ type result struct {
 	Kept     *string      `json:"kept"` // the scratch directory, with --keep
 }
 
-// A resultError is why the command did not run.
+// A resultError is why the command did not run, or which limit ended it.
 type resultError struct {
 	Op     string `json:"op"`
 	Cause  string `json:"cause"`
@@ -96,6 +100,15 @@ func newResult(p plan.Plan, command []string, o outcome, err error) result {
 		out.Status = statusSignalled
 		name := signalName(r.Signal)
 		out.Signal = &name
+	}
+	switch {
+	case r.TimedOut:
+		out.Status, out.Limit = statusTimedOut, new(plan.BoundTime)
+	case r.Limit != "":
+		out.Status, out.Limit = statusLimit, &r.Limit
+	}
+	if r.PeakMemory > 0 {
+		out.Peak = &r.PeakMemory
 	}
 	out.Duration = milliseconds(r.Wall)
 	out.CPU = milliseconds(r.UserTime + r.SysTime)
@@ -159,10 +172,11 @@ type event struct {
 	Status string       `json:"status,omitempty"`
 	Exit   *int         `json:"exit,omitempty"`
 	Signal *string      `json:"signal,omitempty"`
+	Limit  *string      `json:"limit,omitempty"`
 	Error  *resultError `json:"error,omitempty"`
 }
 
 // ended is the last line of --status-fd.
 func (r result) ended() event {
-	return event{Event: "ended", Status: r.Status, Exit: &r.Exit, Signal: r.Signal, Error: r.Error}
+	return event{Event: "ended", Status: r.Status, Exit: &r.Exit, Signal: r.Signal, Limit: r.Limit, Error: r.Error}
 }

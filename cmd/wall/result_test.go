@@ -78,6 +78,8 @@ func TestResultForm(t *testing.T) {
   "duration_ms": 1.5,
   "cpu_ms": 2,
   "max_rss_bytes": 4096,
+  "peak_memory_bytes": null,
+  "limit": null,
   "degraded": [
     "landlock: rules are said once (no Landlock)"
   ],
@@ -102,7 +104,7 @@ func TestResultForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = `{"version":1,"wall":"1.2.3","profile":"","enforce":"","command":[],"status":"not-run","exit":125,"signal":null,` +
-		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"degraded":[],"notices":[],"warnings":[],"cleanup":null,"kept":null}`
+		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"peak_memory_bytes":null,"limit":null,"degraded":[],"notices":[],"warnings":[],"cleanup":null,"kept":null}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

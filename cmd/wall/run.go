@@ -332,6 +332,9 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	if errors.As(err, &exit) {
 		err = nil // that is in the result
 	}
+	if limit := o.result.Exceeded(p); limit != nil {
+		err = errors.Join(limit, err)
+	}
 	if statusErr != nil {
 		err = errors.Join(err, statusError(statusErr))
 	}

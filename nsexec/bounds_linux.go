@@ -1,0 +1,484 @@
+package nsexec
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/cgroup"
+	"github.com/wallsandbox/wall/plan"
+)
+
+// The bounds of a run are kept by stage 1, which nothing inside can reach: it
+// has the clock, the cgroup, and the eye on what no cgroup counts.
+
+// ownTasks is how many threads pid 1 of the box may have: they are in the
+// cgroup, and count for RLIMIT_NPROC, but are none of the command's.
+const ownTasks = 16
+
+// Pauses between two looks. A look that takes long is followed by a pause in
+// proportion, so that looking never takes more than a twentieth of a processor.
+const (
+	lookPause    = 100 * time.Millisecond
+	longestPause = 2 * time.Second
+	pauseFactor  = 20
+)
+
+// enterCgroup moves stage 2 into the cgroup of the run. It waits for its order
+// meanwhile, so that nothing of it or in it can have left any process behind.
+func (c *Cmd) enterCgroup() error {
+	b := c.Plan.Bounds
+	if b.Cgroup.Version == 0 {
+		return nil
+	}
+	cgroup.Collect(b.Cgroup)
+	l := cgroup.Limits{Memory: b.Memory.Value}
+	if b.Processes.By == plan.ByCgroup {
+		l.Pids = b.Processes.Value + ownTasks
+	}
+	var err error
+	c.group, err = cgroup.Enter(b.Cgroup, l, c.pid) // also after an error it is removed with the box
+	if err != nil {
+		o := b.Memory.Origin
+		if b.Memory.By != plan.ByCgroup {
+			o = b.Processes.Origin
+		}
+		return &plan.Error{Op: "cannot put the box into a cgroup, which keeps its limits", Origin: o, Err: err, Hint: "see `wall doctor`"}
+	}
+	return nil
+}
+
+// startedWithin says why the box did not start when that was for its own limits.
+func (c *Cmd) startedWithin(err error) error {
+	if c.group == nil {
+		return err
+	}
+	r := c.group.Look()
+	for _, x := range []struct {
+		n    uint64
+		name string
+	}{{r.Memory, plan.BoundMemory}, {r.Pids, plan.BoundProcesses}} {
+		if x.n > 0 {
+			return &plan.Error{
+				Op: "cannot start the box within its limit of " + x.name, Origin: c.Plan.Bounds.ByName(x.name).Origin,
+				Err: errors.New("building it takes more"), Hint: "raise it with --limit " + x.name + "=...",
+			}
+		}
+	}
+	return err
+}
+
+// keep starts what keeps the bounds of a command that runs.
+func (c *Cmd) keep() {
+	if c.Plan.Bounds.Time.Value > 0 {
+		c.keepers.Go(c.keepTime)
+	}
+	w := &watch{c: c, procfs: -1}
+	if w.wanted() {
+		w.open()
+		c.keepers.Go(w.run)
+	}
+}
+
+// keepTime ends a command that takes too long: SIGTERM to its process group,
+// and after the grace the box is killed. The clock is the monotonic one; when this
+// process was stopped for longer, the end comes when it is continued.
+func (c *Cmd) keepTime() {
+	t := time.NewTimer(time.Duration(c.Plan.Bounds.Time.Value))
+	defer t.Stop()
+	select {
+	case <-c.done:
+		return
+	case <-t.C:
+	}
+	if !c.exceeded(plan.BoundTime) {
+		return
+	}
+	if grace := time.Duration(c.Plan.Bounds.Grace.Value); grace > 0 {
+		_ = c.signalGroup(syscall.SIGTERM) // it may have ended by now
+		t.Reset(grace)
+		select {
+		case <-c.done:
+			return
+		case <-t.C:
+		}
+	}
+	_ = c.Kill()
+}
+
+// exceeded notes which bound ends the run; false when it has ended already.
+func (c *Cmd) exceeded(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.waited {
+		return false
+	}
+	switch {
+	case name == plan.BoundTime:
+		c.result.TimedOut = true
+	case c.result.Limit == "":
+		c.result.Limit = name
+	}
+	return true
+}
+
+// signalGroup sends sig to the process group of the command, and wakes it up in
+// case it is stopped: a stopped process handles no signal.
+func (c *Cmd) signalGroup(sig syscall.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waited {
+		return os.ErrProcessDone
+	}
+	if c.control >= 0 {
+		return doneError(writeAll(c.control, []byte{groupFlag | byte(sig), groupFlag | byte(syscall.SIGCONT)}))
+	}
+	if !c.grouped {
+		return errors.Join(unix.PidfdSendSignal(c.pidfd, sig, nil, 0), unix.PidfdSendSignal(c.pidfd, unix.SIGCONT, nil, 0))
+	}
+	// The leader has not been waited for, so that the number is still the group's.
+	return errors.Join(unix.Kill(-c.pid, sig), unix.Kill(-c.pid, unix.SIGCONT))
+}
+
+// lastLook asks the cgroup what happened, when everything inside has ended.
+func (c *Cmd) lastLook() {
+	if c.group == nil {
+		return
+	}
+	r, u := c.group.Look(), c.group.Usage()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.result.Limit != "":
+	case r.Memory > 0:
+		c.result.Limit = plan.BoundMemory
+	case r.Pids > 0:
+		c.result.Limit = plan.BoundProcesses
+	}
+	c.result.PeakMemory = int64(u.PeakMemory)
+	if u.User+u.Sys > 0 {
+		c.result.UserTime, c.result.SysTime = u.User, u.Sys
+	}
+}
+
+// A watch looks at a running box every now and then, from outside, and ends it when it
+// is beyond a bound.
+type watch struct {
+	c       *Cmd
+	procfs  int    // of the box; -1 when it is not needed or cannot be opened
+	dev     uint64 // of the scratch directory
+	free    uint64 // bytes of its file system when the command started
+	walked  uint64 // free bytes at the last walk
+	next    time.Time
+	tmpfses []tmpfs
+	buf     []byte
+}
+
+// A tmpfs is memory that the box can fill with files.
+type tmpfs struct {
+	fd      int
+	scratch bool // it stands for the scratch directory
+}
+
+func (w *watch) wanted() bool {
+	b := w.c.Plan.Bounds
+	return w.c.group != nil || b.Memory.By == plan.ByWatch || w.counts() || b.Scratch.Value > 0
+}
+
+// counts reports whether the processes are to be counted. Where RLIMIT_NPROC
+// holds the number, somebody has to see that it was reached.
+func (w *watch) counts() bool {
+	by := w.c.Plan.Bounds.Processes.By
+	return by == plan.ByWatch || by == plan.ByRlimit
+}
+
+// open opens what is looked at. It is in the box, whose owner this process is, so
+// that no protection of pid 1 or of the command is in the way. What cannot be
+// opened is a box that has ended.
+func (w *watch) open() {
+	b := w.c.Plan.Bounds
+	base := "/proc/" + strconv.Itoa(w.c.pid) + "/root"
+	openDir := func(name string, magic int64) int {
+		fd, err := unix.Open(base+name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return -1
+		}
+		var st unix.Statfs_t
+		if unix.Fstatfs(fd, &st) != nil || int64(st.Type) != magic {
+			unix.Close(fd)
+			return -1
+		}
+		return fd
+	}
+	if b.Memory.By == plan.ByWatch || w.counts() || b.Scratch.Value > 0 {
+		w.procfs = openDir("/proc", unix.PROC_SUPER_MAGIC)
+	}
+	if b.Memory.By != plan.ByWatch && b.Scratch.Value == 0 {
+		return
+	}
+	for _, m := range w.c.Plan.Mounts {
+		if m.Op != plan.OpTmpfs {
+			continue
+		}
+		if fd := openDir(m.Target, unix.TMPFS_MAGIC); fd >= 0 {
+			w.tmpfses = append(w.tmpfses, tmpfs{fd, standsForScratch(m.Target)})
+		}
+	}
+	if w.c.scratch != nil {
+		var st unix.Stat_t
+		if unix.Fstat(w.c.scratch.FD(), &st) == nil {
+			w.dev = uint64(st.Dev)
+		}
+		w.free = w.freeBytes()
+		w.walked = w.free
+	}
+}
+
+// standsForScratch reports whether a tmpfs at target holds what would be in the
+// scratch directory with another setting of the profile.
+func standsForScratch(target string) bool {
+	switch target {
+	case "/dev/shm", "/run", "/dev", "/":
+		return false
+	}
+	return true
+}
+
+func (w *watch) close() {
+	for _, t := range w.tmpfses {
+		unix.Close(t.fd)
+	}
+	if w.procfs >= 0 {
+		unix.Close(w.procfs)
+	}
+}
+
+func (w *watch) run() {
+	defer w.close()
+	w.buf = make([]byte, 32<<10)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.c.done:
+			return
+		case <-t.C:
+		}
+		begin := time.Now()
+		if name := w.look(begin); name != "" {
+			if w.c.exceeded(name) {
+				_ = w.c.Kill()
+			}
+			return
+		}
+		t.Reset(min(max(lookPause, pauseFactor*time.Since(begin)), longestPause))
+	}
+}
+
+// look gives the bound that the box is beyond, "" for none.
+func (w *watch) look(now time.Time) string {
+	b := w.c.Plan.Bounds
+	if w.c.group != nil {
+		r := w.c.group.Look()
+		switch {
+		case r.Memory > 0:
+			return plan.BoundMemory
+		case r.Pids > 0:
+			return plan.BoundProcesses
+		}
+	}
+	if w.procfs >= 0 && (b.Memory.By == plan.ByWatch || w.counts()) {
+		tasks, rss, pids := w.processes()
+		if w.counts() && tasks > b.Processes.Value {
+			return plan.BoundProcesses
+		}
+		if b.Memory.By == plan.ByWatch {
+			shared, _ := w.inMemory()
+			if rss+shared > b.Memory.Value && w.memory(pids, shared) > b.Memory.Value {
+				return plan.BoundMemory
+			}
+		}
+	}
+	if b.Scratch.Value > 0 && w.scratchBeyond(now, b.Scratch.Value) {
+		return plan.BoundScratch
+	}
+	return ""
+}
+
+// processes counts the tasks of the box without pid 1's, and the memory that they
+// have in all, shared pages once for each.
+func (w *watch) processes() (tasks, rss uint64, pids []string) {
+	page := uint64(os.Getpagesize())
+	for _, pid := range w.entries(w.procfs) {
+		if pid[0] < '0' || pid[0] > '9' || pid == "1" {
+			continue
+		}
+		text, ok := w.readAt(pid + "/stat")
+		if !ok {
+			continue
+		}
+		n, pages := parseStat(text)
+		tasks += n
+		rss += pages * page
+		pids = append(pids, pid)
+	}
+	return tasks, rss, pids
+}
+
+// parseStat reads the number of threads and of resident pages from the text of
+// /proc/PID/stat (proc_pid_stat(5)): fields 20 and 24, of which the second is a
+// name with anything in it between parentheses.
+func parseStat(text []byte) (threads, pages uint64) {
+	i := bytes.LastIndexByte(text, ')')
+	if i < 0 {
+		return 0, 0
+	}
+	f := strings.Fields(string(text[i+1:])) // from field 3 on
+	if len(f) < 22 {
+		return 0, 0
+	}
+	threads, _ = strconv.ParseUint(f[17], 10, 64)
+	pages, _ = strconv.ParseUint(f[21], 10, 64)
+	return threads, pages
+}
+
+// memory counts exactly: every page once, however many share it. Memory of a tmpfs
+// that is mapped is in both numbers, and counts with the larger one.
+func (w *watch) memory(pids []string, inTmpfs uint64) uint64 {
+	var anon, shmem uint64
+	for _, pid := range pids {
+		text, ok := w.readAt(pid + "/smaps_rollup")
+		if !ok {
+			continue
+		}
+		for line := range bytes.Lines(text) {
+			f := strings.Fields(string(line))
+			if len(f) != 3 {
+				continue
+			}
+			n, _ := strconv.ParseUint(f[1], 10, 64)
+			switch f[0] {
+			case "Pss_Anon:", "SwapPss:":
+				anon += n << 10
+			case "Pss_Shmem:":
+				shmem += n << 10
+			}
+		}
+	}
+	return anon + max(shmem, inTmpfs)
+}
+
+// inMemory gives the bytes in all memory file systems of the box, and in those
+// that stand for the scratch directory.
+func (w *watch) inMemory() (all, scratch uint64) {
+	for _, t := range w.tmpfses {
+		var st unix.Statfs_t
+		if unix.Fstatfs(t.fd, &st) != nil {
+			continue
+		}
+		n := (st.Blocks - st.Bfree) * uint64(st.Bsize)
+		all += n
+		if t.scratch {
+			scratch += n
+		}
+	}
+	return all, scratch
+}
+
+func (w *watch) freeBytes() uint64 {
+	var st unix.Statfs_t
+	if unix.Fstatfs(w.c.scratch.FD(), &st) != nil {
+		return 0
+	}
+	return st.Bfree * uint64(st.Bsize)
+}
+
+// scratchBeyond walks the scratch directory when it is time, or when so much of
+// the file system's space has gone since the last walk that it may have become
+// too large. Somebody else may have used the space: the walk tells.
+func (w *watch) scratchBeyond(now time.Time, limit uint64) bool {
+	_, sum := w.inMemory()
+	if sum > limit {
+		return true
+	}
+	if w.c.scratch == nil {
+		return false
+	}
+	free := w.freeBytes()
+	gone := w.walked > free && w.walked-free > limit/8
+	if now.Before(w.next) && !gone {
+		return false
+	}
+	w.walked = free
+	disk, err := w.c.scratch.Usage(limit)
+	sum += disk
+	if sum <= limit && w.free > free && w.free-free > limit-sum {
+		sum += w.unlinked()
+	}
+	// Twenty times what it took, like every look, but a walk can take seconds.
+	w.next = time.Now().Add(max(longestPause, pauseFactor*time.Since(now)))
+	return sum > limit || errors.Is(err, unix.ENAMETOOLONG) // nested so deeply that nobody can look
+}
+
+// unlinked counts the files of the scratch directory's file system that
+// processes of the box have open and that have no name any more.
+func (w *watch) unlinked() uint64 {
+	if w.procfs < 0 {
+		return 0
+	}
+	seen := map[uint64]bool{}
+	var sum uint64
+	for _, pid := range w.entries(w.procfs) {
+		if pid[0] < '0' || pid[0] > '9' {
+			continue
+		}
+		dir, err := unix.Openat(w.procfs, pid+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		for _, name := range w.entries(dir) {
+			var st unix.Stat_t
+			if unix.Fstatat(dir, name, &st, 0) != nil || st.Nlink != 0 || uint64(st.Dev) != w.dev || seen[st.Ino] {
+				continue
+			}
+			seen[st.Ino] = true
+			sum += uint64(st.Blocks) * 512
+		}
+		unix.Close(dir)
+	}
+	return sum
+}
+
+// entries lists a directory without "." and "..".
+func (w *watch) entries(fd int) []string {
+	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+		return nil
+	}
+	var names []string
+	for {
+		n, err := unix.ReadDirent(fd, w.buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return names
+		}
+		_, _, names = unix.ParseDirent(w.buf[:n], -1, names)
+	}
+}
+
+func (w *watch) readAt(name string) ([]byte, bool) {
+	fd, err := unix.Openat(w.procfs, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer unix.Close(fd)
+	text, err := readAll(fd, 64<<10)
+	return text, err == nil
+}
