@@ -77,10 +77,11 @@ func (b *builder) overlay(m plan.Mount) error {
 	if err := unix.Fchdir(b.fds); err != nil {
 		return os.NewSyscallError("fchdir", err)
 	}
-	tree := -1
-	err = userAttributes(options[1].value)
+	tree, err := newFS("overlay", attrsWrite, options...)
 	if err == nil {
-		tree, err = newFS("overlay", attrsWrite, options...)
+		if err = userAttributes(options[1].value); err != nil {
+			unix.Close(tree)
+		}
 	}
 	if back := unix.Fchdir(b.host); back != nil && err == nil {
 		unix.Close(tree)
