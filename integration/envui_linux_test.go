@@ -321,15 +321,24 @@ func TestPageStrangers(t *testing.T) {
 	evil := browser.open(attacker.URL)
 	evil.wait(`document.title === 'attacker'`)
 	for name, script := range map[string]string{
-		"read":            `fetch(TARGET + '/api/variables', {credentials: 'include'}).then(() => 'read', () => 'refused')`,
-		"read the page":   `fetch(TARGET + '/', {credentials: 'include'}).then(() => 'read', () => 'refused')`,
-		"unread":          `fetch(TARGET + '/api/variables', {mode: 'no-cors', credentials: 'include'}).then(() => 'read', () => 'refused')`,
-		"post":            `fetch(TARGET + '/api/unset', {method: 'POST', credentials: 'include', headers: {'Content-Type': 'application/json', 'X-Wall-Session': 'x'}, body: '{"name":"KEPT"}'}).then(() => 'read', () => 'refused')`,
-		"simple post":     `fetch(TARGET + '/api/unset', {method: 'POST', mode: 'no-cors', credentials: 'include', body: '{"name":"KEPT"}'}).then(() => 'read', () => 'refused')`,
-		"script":          `new Promise(done => { const s = document.createElement('script'); s.src = TARGET + '/page.js'; s.onload = () => done('read'); s.onerror = () => done('refused'); document.head.append(s) })`,
-		"image":           `new Promise(done => { const s = new Image(); s.onload = () => done('read'); s.onerror = () => done('refused'); s.src = TARGET + '/icon.svg' })`,
-		"form in a frame": `new Promise(done => { const f = document.createElement('iframe'); f.name = 'f'; f.onload = () => setTimeout(() => { try { f.contentDocument.title; done('read') } catch { done('refused') } }, 500); document.body.append(f); const m = document.createElement('form'); m.method = 'post'; m.enctype = 'text/plain'; m.target = 'f'; m.action = TARGET + '/api/unset'; const i = document.createElement('input'); i.name = '{"name":"KEPT","x":"'; i.value = '"}'; m.append(i); document.body.append(m); f.onload = null; m.submit(); f.onload = () => { try { done(f.contentDocument ? 'read' : 'refused') } catch { done('refused') } } })`,
-		"frame":           `new Promise(done => { const f = document.createElement('iframe'); f.onload = () => done(f.contentDocument ? 'read' : 'refused'); f.src = TARGET + '/'; document.body.append(f) })`,
+		"read":          `fetch(TARGET + '/api/variables', {credentials: 'include'}).then(() => 'read', () => 'refused')`,
+		"read the page": `fetch(TARGET + '/', {credentials: 'include'}).then(() => 'read', () => 'refused')`,
+		"unread":        `fetch(TARGET + '/api/variables', {mode: 'no-cors', credentials: 'include'}).then(() => 'read', () => 'refused')`,
+		"post":          `fetch(TARGET + '/api/unset', {method: 'POST', credentials: 'include', headers: {'Content-Type': 'application/json', 'X-Wall-Session': 'x'}, body: '{"name":"KEPT"}'}).then(() => 'read', () => 'refused')`,
+		"simple post":   `fetch(TARGET + '/api/unset', {method: 'POST', mode: 'no-cors', credentials: 'include', body: '{"name":"KEPT"}'}).then(() => 'read', () => 'refused')`,
+		"script":        `new Promise(done => { const s = document.createElement('script'); s.src = TARGET + '/page.js'; s.onload = () => done('read'); s.onerror = () => done('refused'); document.head.append(s) })`,
+		"image":         `new Promise(done => { const s = new Image(); s.onload = () => done('read'); s.onerror = () => done('refused'); s.src = TARGET + '/icon.svg' })`,
+		"form in a frame": `new Promise(done => {
+			const frame = document.createElement('iframe'), form = document.createElement('form'), field = document.createElement('input');
+			frame.name = 'target';
+			document.body.append(frame, form);
+			Object.assign(form, {method: 'post', enctype: 'text/plain', target: 'target', action: TARGET + '/api/unset'});
+			Object.assign(field, {name: '{"name":"KEPT","x":"', value: '"}'});
+			form.append(field);
+			frame.onload = () => done(frame.contentDocument ? 'read' : 'refused');
+			form.submit();
+		})`,
+		"frame": `new Promise(done => { const f = document.createElement('iframe'); f.onload = () => done(f.contentDocument ? 'read' : 'refused'); f.src = TARGET + '/'; document.body.append(f) })`,
 	} {
 		if got := evil.eval(strings.ReplaceAll(script, "TARGET", strconv.Quote(p.base))); got != "refused" {
 			t.Errorf("another page, %s: %s", name, got)
@@ -355,7 +364,11 @@ func TestPageStrangers(t *testing.T) {
 	// The token is nowhere where others can look.
 	token := p.url[strings.Index(p.url, "#")+1:]
 	for _, f := range []string{"cmdline", "environ"} {
-		if strings.Contains(read(t, fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, f)), token) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, f))
+		if err != nil && !errors.Is(err, os.ErrPermission) { // only root can read the environment of wall
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), token) {
 			t.Errorf("the token is in /proc/PID/%s", f)
 		}
 	}

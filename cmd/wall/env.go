@@ -301,8 +301,8 @@ func (r envPreview) text() string {
 		inject = "stored variables are left out"
 	}
 	fmt.Fprintf(&b, "surface %s, profile %s, scrub %s; %s\n", r.Surface, quoteOdd(r.Profile), r.Scrub, inject)
-	fmt.Fprintf(&b, "%d of %s of the caller pass, %d stay outside, %d are replaced; %d set, %d injected, %d from a source\n",
-		r.Caller.Passes, number(r.Caller.Total, "variable"), r.Caller.Dropped, r.Caller.Replaced, counts[fromSet], counts[fromInjected], counts[fromSource])
+	fmt.Fprintf(&b, "%d of %s of the caller pass, %d replaced, %d left outside; %d set, %d injected, %d from a source\n",
+		r.Caller.Passes, number(r.Caller.Total, "variable"), r.Caller.Replaced, r.Caller.Dropped, counts[fromSet], counts[fromInjected], counts[fromSource])
 	var rows [][3]string
 	flush := func(title string) {
 		if len(rows) == 0 {

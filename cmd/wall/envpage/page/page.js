@@ -267,8 +267,8 @@
       document.createTextNode('Profile '), element('strong', preview.profile),
       document.createTextNode(', scrub '), element('strong', preview.scrub), document.createTextNode('. '),
       element('strong', c.passes + ' of ' + plural(c.total, 'variable', 'variables')),
-      document.createTextNode(' of the caller ' + (c.passes === 1 ? 'passes' : 'pass') + ', ' + plural(c.dropped, 'stays', 'stay') + ' outside' +
-        (c.replaced > 0 ? ', ' + plural(c.replaced, 'is', 'are') + ' replaced' : '') + '. Stored variables are ' + (preview.inject ? 'laid over.' : 'left out.')));
+      document.createTextNode(' of the caller pass, ' + c.replaced + ' replaced, ' + c.dropped + ' left outside. Stored variables are ' +
+        (preview.inject ? 'laid over.' : 'left out.')));
 
     $('notices').hidden = preview.notices.length === 0;
     $('notices').replaceChildren(...preview.notices.map((n) => {
