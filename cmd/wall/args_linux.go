@@ -16,7 +16,7 @@ func hideValues(args []string) []string {
 		copies[i] = strings.Clone(a)
 	}
 	end := slices.Index(copies, "--") // what follows is the command's
-	if end < 0 {
+	if end < 0 || copies[0] == "env" { // which has none
 		end = len(args)
 	}
 	for i, a := range args[:end] {

@@ -13,6 +13,7 @@ func TestHideValues(t *testing.T) {
 		{"run --env secret", "run --env xxxxxx"},
 		{"run --env=secret --envx=A=b --env", "run --env=xxxxxx --envx=A=b --env"},
 		{"env set A=b=c B= C", "env set A=xxx B= C"},
+		{"env set -- A=b", "env set -- A=x"},
 		{"env preview --surface=gate", "env preview --surface=gate"},
 		{"plan -p a=b true A=b", "plan -p a=b true A=b"},
 		{"", ""},

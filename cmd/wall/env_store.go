@@ -42,8 +42,8 @@ func newEnvSet(s streams) *cobra.Command {
 names of all that are stored then. A variable that is stored already gets the new
 value. Nothing is stored when one of the arguments is wrong.
 
-What stands on a command line can be read by every user of the machine while wall
-runs, and stays in the history of the shell. --stdin reads the value of one
+What stands on a command line can be read by every user of the machine until wall
+has started, and stays in the history of the shell. --stdin reads the value of one
 variable from standard input instead, up to its end, and takes one line break at
 the end off.
 
