@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,12 +107,43 @@ func planOf(t *testing.T, r result) forecast {
 	return f
 }
 
-// rawRun gives "wall VERB FLAGS" the environment of b exactly, which os/exec
-// would clean of duplicates, and has the probe print its own.
+// preview asks wall env preview for the environment that the same run would have.
+func (b *box) preview() result {
+	b.t.Helper()
+	argv := b.argv()
+	return raw(b.t, b, slices.Concat([]string{argv[0], "env", "preview", "--json"}, argv[2:len(argv)-1]))
+}
+
+func previewOf(t *testing.T, r result) forecast {
+	t.Helper()
+	var p struct {
+		Variables []struct{ Name, Reason string }
+		Dropped   []struct{ Name, Reason string }
+	}
+	if err := json.Unmarshal([]byte(r.ok(t)), &p); err != nil {
+		t.Fatal(err)
+	}
+	f := forecast{map[string]string{}, map[string]string{}}
+	for _, v := range p.Variables {
+		f.reasons[v.Name] = v.Reason
+	}
+	for _, v := range p.Dropped {
+		f.dropped[v.Name] = v.Reason
+	}
+	return f
+}
+
+// rawRun has the probe print the environment of "wall VERB FLAGS".
 func rawRun(t *testing.T, b *box, verb string, flags ...string) result {
 	t.Helper()
 	argv := b.argv(probeBin, "environ")
-	argv = slices.Concat([]string{argv[0], verb}, flags, argv[2:])
+	return raw(t, b, slices.Concat([]string{argv[0], verb}, flags, argv[2:]))
+}
+
+// raw runs a command with the environment of b exactly, which os/exec would
+// clean of duplicates.
+func raw(t *testing.T, b *box, argv []string) result {
+	t.Helper()
 	null, err := os.Open("/dev/null")
 	if err != nil {
 		t.Fatal(err)
@@ -204,6 +236,9 @@ func TestEnvSurfaces(t *testing.T) {
 				ambient := splitEnv(b.env)
 				b.flags = []string{"--enforce", enforce, "--env", "FLAG=a=b \n" + nonce()}
 				inside, said := b.environ(), b.plan()
+				if previewed := previewOf(t, b.preview()); !reflect.DeepEqual(previewed, said) {
+					t.Errorf("wall env preview says %v\nwall plan says %v", previewed, said)
+				}
 
 				if got, want := sortedKeys(inside), sortedKeys(said.reasons); !slices.Equal(got, want) {
 					t.Errorf("inside: %v\nthe plan says: %v", got, want)
@@ -317,21 +352,26 @@ func previewEqualsReality(t *testing.T, from, to int) {
 					b.t = t
 					c := randomCase(t, uint64(seed), filepath.Join(profiles, fmt.Sprintf("%d.toml", seed)))
 					b.profile, b.flags, b.env = c.profile, c.flags, c.env
-					planned, done := rawRun(t, &b, "plan", "--json"), rawRun(t, &b, "run")
-					if planned.code != 0 || done.code != 0 {
-						if planned.code != done.code || planned.code != 125 {
-							t.Errorf("plan ends with %d, run with %d\n%s\n%s", planned.code, done.code, planned.err, done.err)
+					previewed, done := b.preview(), rawRun(t, &b, "run")
+					if previewed.code != 0 || done.code != 0 {
+						if previewed.code != 2 || done.code != 125 {
+							t.Errorf("the preview ends with %d, run with %d\n%s\n%s", previewed.code, done.code, previewed.err, done.err)
 						}
 						refused.Add(1)
 						return
 					}
-					said, inside := planOf(t, planned), map[string]string{}
+					said, inside := previewOf(t, previewed), map[string]string{}
+					if seed%10 == 0 {
+						if planned := b.plan(); !reflect.DeepEqual(planned, said) {
+							t.Errorf("wall env preview says %v\nwall plan says %v", said, planned)
+						}
+					}
 					for name, value := range environOf(t, done) {
 						inside[asJSON(name)] = value
 						c.check(t, name, value, said.reasons[asJSON(name)])
 					}
 					if got, want := sortedKeys(inside), sortedKeys(said.reasons); !slices.Equal(got, want) {
-						t.Errorf("inside: %q\nthe plan says: %q", got, want)
+						t.Errorf("inside: %q\nthe preview says: %q", got, want)
 					}
 					for name := range splitEnv(c.env) {
 						if _, there := inside[asJSON(name)]; there == (said.dropped[asJSON(name)] != "") {

@@ -218,7 +218,7 @@ func toJSON(v reflect.Value) any {
 		}
 		return a
 	case reflect.String:
-		return printable(v.String())
+		return EscapeBytes(v.String())
 	default:
 		return v.Interface()
 	}
@@ -263,8 +263,8 @@ func lowerCamel(s string) string {
 	return strings.ToLower(s[:n]) + s[n:]
 }
 
-// printable writes bytes that are not UTF-8 as \xNN.
-func printable(s string) string {
+// EscapeBytes writes bytes that are not UTF-8 as \xNN, which is how plans show them in JSON.
+func EscapeBytes(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}

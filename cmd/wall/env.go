@@ -135,6 +135,12 @@ func addPreview(cmd *cobra.Command, s streams) func() error {
 // previewVersion is the version of the JSON of the preview.
 const previewVersion = 1
 
+// An envName is the name of a variable, which need not be UTF-8.
+type envName string
+
+// MarshalText is for JSON, which shows a name as the plan does.
+func (n envName) MarshalText() ([]byte, error) { return []byte(plan.EscapeBytes(string(n))), nil }
+
 // An envPreview is what "wall env preview --json" prints. It has no values.
 type envPreview struct {
 	Version   int          `json:"version"`
@@ -166,7 +172,7 @@ const (
 
 // A previewVar is one variable that the command gets.
 type previewVar struct {
-	Name     string     `json:"name"`
+	Name     envName    `json:"name"`
 	From     string     `json:"from"`
 	Reason   string     `json:"reason"` // the rule
 	Origin   jsonOrigin `json:"origin"`
@@ -184,8 +190,8 @@ type envSource struct {
 
 // An envDropped is a variable of the caller that stays outside.
 type envDropped struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Name   envName `json:"name"`
+	Reason string  `json:"reason"`
 }
 
 // An envNotice is something else that the operator should know.
@@ -249,7 +255,7 @@ func describeEnv(p plan.Plan, environ []string) envPreview {
 	}
 	r.Caller.Total = len(ambient)
 	for _, v := range p.Env {
-		x := previewVar{Name: v.Name, From: fromWhere(v), Reason: v.Reason, Origin: originJSON(v.Origin)}
+		x := previewVar{Name: envName(v.Name), From: fromWhere(v), Reason: v.Reason, Origin: originJSON(v.Origin)}
 		switch {
 		case x.From == fromCaller:
 			r.Caller.Passes++
@@ -263,7 +269,7 @@ func describeEnv(p plan.Plan, environ []string) envPreview {
 		r.Variables = append(r.Variables, x)
 	}
 	for _, d := range p.Dropped {
-		r.Dropped = append(r.Dropped, envDropped{d.Name, d.Reason})
+		r.Dropped = append(r.Dropped, envDropped{envName(d.Name), d.Reason})
 	}
 	r.Caller.Dropped = len(r.Dropped)
 	for _, n := range p.Notices {
@@ -333,12 +339,12 @@ func (r envPreview) text() string {
 			if v.Replaces {
 				reason += ", instead of the caller's"
 			}
-			rows = append(rows, [3]string{quoteOdd(v.Name), reason, place(v.Origin)})
+			rows = append(rows, [3]string{quoteOdd(string(v.Name)), reason, place(v.Origin)})
 		}
 		flush(section.title)
 	}
 	for _, d := range r.Dropped {
-		rows = append(rows, [3]string{quoteOdd(d.Name), d.Reason})
+		rows = append(rows, [3]string{quoteOdd(string(d.Name)), d.Reason})
 	}
 	flush("stay outside")
 	for i, n := range r.Notices {

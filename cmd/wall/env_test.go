@@ -51,7 +51,7 @@ func TestPreviewCounts(t *testing.T) {
 			for i, v := range p.Env {
 				value, there := os.LookupEnv(v.Name)
 				switch got := r.Variables[i]; {
-				case got.Name != v.Name:
+				case string(got.Name) != v.Name:
 					t.Fatalf("%s: %s is shown as %s", name, v.Name, got.Name)
 				case got.From == fromCaller && !there:
 					t.Errorf("%s: %s is not the caller's (%s)", name, v.Name, v.Reason)
