@@ -130,6 +130,19 @@ func need(t *testing.T, words ...string) {
 }
 
 var features = map[string]func() error{
+	"cgroup": func() error {
+		dir, err := os.MkdirTemp("", "wall-it-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		cmd := exec.Command(wallBin, "plan", "--workspace", dir, "--limit", "memory=1GiB", "--limit", "processes=100", "--", "true")
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	},
 	"userns": func() error {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 		cmd.Env = append(os.Environ(), envStage+"=home")

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -89,6 +90,15 @@ func parseDuration(s string) (uint64, string) {
 		return 0, msg
 	}
 	return sum, ""
+}
+
+// ParseDuration reads a duration as profiles have it, in nanoseconds.
+func ParseDuration(s string) (uint64, error) {
+	n, msg := parseDuration(s)
+	if msg != "" {
+		return 0, errors.New(msg)
+	}
+	return n, nil
 }
 
 // An Amount is a quantity with its unit.

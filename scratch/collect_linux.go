@@ -58,8 +58,11 @@ func Collect(root string) (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
+// ErrInUse says that a run is using a scratch directory.
+var ErrInUse = errors.New("a run is using it")
+
 // Discard removes one scratch directory that is not in use, also a kept one. It
-// matches fs.ErrNotExist when there is none with this ID.
+// matches fs.ErrNotExist when there is none with this ID, and ErrInUse.
 func Discard(root, id string) error {
 	path := root + "/" + dirPrefix + id
 	fail := func(err error, hint string) error {
@@ -79,7 +82,7 @@ func Discard(root, id string) error {
 	gone, err := r.collect(dirPrefix+id, true)
 	switch {
 	case err == errBusy:
-		return fail(errors.New("a run is using it"), "wait for the run to end")
+		return fail(ErrInUse, "wait for the run to end, or end it")
 	case err != nil:
 		return fail(err, "")
 	case !gone:
@@ -183,6 +186,28 @@ func (r *rootDir) info(name string) (Info, error) {
 		InUse:   !free,
 		Kept:    exists(fd, keepName),
 	}, nil
+}
+
+// Size gives the bytes that one scratch directory of a root takes, see [Dir.Usage].
+// It matches fs.ErrNotExist when there is none with this ID.
+func Size(root, id string) (uint64, error) {
+	if !isID(id) {
+		return 0, fs.ErrNotExist
+	}
+	r, err := openRoot(root, false)
+	if missing(err) {
+		return 0, fs.ErrNotExist
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	fd, err := openDirAt(r.fd, dirPrefix+id)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return usage(fd, 0)
 }
 
 // missing reports whether openRoot found no root, as opposed to an unusable one.
