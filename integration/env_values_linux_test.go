@@ -28,9 +28,10 @@ var planted = regexp.MustCompile(`walltest[0-9a-f]{16}`)
 // value of a variable, and the box for it.
 type plantation struct {
 	*box
-	dir   string          // outside of the workspace: profiles, the store, sources
-	words map[string]bool // those that the command shall have
-	holds map[string]bool // files that hold sentinels because the test put them there
+	dir    string          // outside of the workspace: profiles, sources, results
+	config string          // where the store is, and all that wall keeps with it
+	words  map[string]bool // those that the command shall have
+	holds  map[string]bool // files that hold sentinels because the test put them there
 }
 
 // profileText is a profile with a sentinel in every kind of value.
@@ -80,7 +81,7 @@ func plant(t *testing.T, mode string) *plantation {
 		"PWD=/"+nonce(), "NO_COLOR="+nonce(), nonce(), "="+nonce(), "GOTRACEBACK=crash",
 	)
 	_, config, _ := strings.Cut(p.env[slices.IndexFunc(p.env, func(e string) bool { return strings.HasPrefix(e, "XDG_CONFIG_HOME=") })], "=")
-	p.holds[config+"/wall/injected.json"] = true
+	p.config = config
 	p.flags = []string{"--env", "FLAG=" + word(), "--env=PYTHONPATH=" + word(), "--pass", "GH_TOKEN"}
 	return p
 }
@@ -176,6 +177,24 @@ func TestEnvValuesNowhere(t *testing.T) {
 				{[]string{"profile", "check", "--json", p.profile}, -1},
 				{[]string{"profile", "diff", "gate", p.profile}, -1},
 				{[]string{"profile", "list"}, 0},
+				{p.runArgs("gate", "--", probeBin), usage},
+				{p.runArgs("gate", "--json", "-", "--", probeBin), usage},
+				{p.runArgs("gate", "--json", filepath.Join(p.dir, "gate.json"), "--junit", filepath.Join(p.dir, "gate.xml"), "--log", filepath.Join(p.dir, "gate.log"), "--", probeBin), usage},
+				{p.runArgs("gate", "--", "/nonexistent"), 127},
+				{p.runArgs("env"), 0},
+				{[]string{"env", "preview", "-p", p.profile, "--json", "--env", "A=" + nonce()}, 0},
+				{[]string{"env", "preview", "--surface", "terminal"}, 0},
+				{[]string{"env", "preview", "--env", nonce()}, 2},
+				{[]string{"env", "list"}, 0},
+				{[]string{"env", "list", "--json"}, 0},
+				{[]string{"env", "set", "STORED=" + nonce()}, 0},
+				{[]string{"env", "set", "STORED=" + nonce(), nonce()}, 2},
+				{[]string{"env", "set", "STORED=" + nonce(), "=" + nonce()}, 2},
+				{[]string{"env", "set", "1X=" + nonce()}, 2},
+				{[]string{"env", "set", "A B=" + nonce(), "LD_PRELOAD=" + nonce()}, 2},
+				{[]string{"env", "set", "LD_AUDIT=" + nonce()}, 0},
+				{[]string{"env", "unset", "LD_AUDIT"}, 0},
+				{[]string{"env", "restore"}, 2},
 				{[]string{"doctor"}, -1},
 				{[]string{"doctor", "--json"}, -1},
 			} {
@@ -203,7 +222,7 @@ func (p *plantation) searchFiles() {
 	searched := 0
 	for _, root := range []string{filepath.Dir(filepath.Dir(p.ws)), fmt.Sprintf("/tmp/wall-%d", os.Getuid()), "/dev/shm"} {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() || p.holds[path] {
+			if err != nil || !d.Type().IsRegular() || p.holds[path] || strings.HasPrefix(path, p.config+"/") {
 				return nil
 			}
 			if planted.MatchString(path) {
@@ -294,7 +313,16 @@ func TestEnvValuesInErrors(t *testing.T) {
 			q.box = &b
 			config := tempDir(t)
 			write(t, config+"/wall/injected.json", content)
+			q.config = config
 			q.env = append(slices.Clone(p.env), "XDG_CONFIG_HOME="+config)
+			for _, args := range [][]string{{"env", "list"}, {"env", "set", "B=" + nonce()}, {"env", "unset", "A"}, {"env", "restore"}, {"env", "preview", "-p", p.profile}} {
+				if r := q.wall(args...); r.code != 2 || !strings.Contains(r.err, "injected.json") {
+					t.Errorf("wall %v ends with %d\n%s", args[:2], r.code, r.err)
+				}
+			}
+			if data := read(t, config+"/wall/injected.json"); data != content {
+				t.Error("the damaged store was changed")
+			}
 			for _, verb := range []string{"run", "plan"} {
 				if r := q.wall(p.runArgs(verb, "--", probeBin)...); r.code != 125 || !strings.Contains(r.err, "injected.json") {
 					t.Errorf("wall %s ends with %d\n%s", verb, r.code, r.err)
