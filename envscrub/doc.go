@@ -93,7 +93,8 @@
 //
 // # Odd input
 //
-// The last of several ambient entries with one name counts. Entries without "="
+// The last of several ambient entries with one name counts (of os.Environ there
+// is only one: it keeps the first, as getenv(3) does). Entries without "="
 // or with an empty name, and names or values with a NUL byte, do not cross; all
 // other names and all values are kept byte for byte, UTF-8 or not. A variable
 // that is set but empty crosses as empty, except in two places: Auth needs a
