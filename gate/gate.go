@@ -104,7 +104,7 @@ type Result struct {
 	Started time.Time
 }
 
-// maxStarts bounds how often a start is tried.
+// maxStarts bounds how often another plan is tried.
 const maxStarts = 5
 
 // patience is how long the output of a command without a box may be held open
@@ -192,7 +192,7 @@ func (g *runner) phase(ctx context.Context, ph Phase) Outcome {
 			return notRun(err)
 		}
 		out := g.try(ctx, ph.Name, p)
-		if out.Status != NotRun || ctx.Err() != nil || tries == maxStarts || tries > 1 && reflect.DeepEqual(p, last) {
+		if out.Status != NotRun || ctx.Err() != nil || !nsexec.Again(out.Err, tries) && (tries >= maxStarts || tries > 1 && reflect.DeepEqual(p, last)) {
 			out.Plan = p.Redact()
 			return out
 		}

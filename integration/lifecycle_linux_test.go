@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -116,6 +117,29 @@ func TestLifeKill(t *testing.T) {
 	if now := read(t, "/proc/self/mountinfo"); now != mounts {
 		t.Errorf("the mount table changed:\n%s\nwas:\n%s", now, mounts)
 	}
+}
+
+// TestLifeTogether: runs that begin and end at all times in one workspace, each
+// with placeholders for the same absent names, all run. Promise 11.
+func TestLifeTogether(t *testing.T) {
+	b := newBox(t, "gate")
+	if err := os.MkdirAll(b.ws+"/.git/objects", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, b.ws)
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for range 60 {
+				if out, err := b.cmd("true").CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.run("true").ok(t)
+	sameTree(t, before, snapshot(t, b.ws))
 }
 
 // entries gives the scratch directories below a scratch root.

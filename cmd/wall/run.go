@@ -208,7 +208,7 @@ func gather(f *shared, status int, resolve resolver) (j job, err error) {
 	return j, err
 }
 
-// maxStarts bounds how often startSteadily tries.
+// maxStarts bounds how often startSteadily tries another plan.
 const maxStarts = 5
 
 // startSteadily starts p, and looks again when the start fails because the host
@@ -223,7 +223,7 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 	values := source.Filler{Environ: j.host.Environ}
 	for tries := 1; ; tries++ {
 		o, err := start(ctx, s, p, &values, status)
-		if err == nil || o.result.Started || o.gaveUp != 0 || tries == maxStarts {
+		if err == nil || o.result.Started || o.gaveUp != 0 || ctx.Err() != nil {
 			return p, o, err
 		}
 		// What caches can be is found by trying.
@@ -234,7 +234,7 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 			j.host.CachesBusy = true
 		}
 		next, resolveErr := j.plan()
-		if resolveErr != nil || reflect.DeepEqual(next, p) {
+		if resolveErr != nil || !nsexec.Again(err, tries) && (tries >= maxStarts || reflect.DeepEqual(next, p)) {
 			return p, o, err
 		}
 		if f.explain || !reflect.DeepEqual(next.Degraded, p.Degraded) || !reflect.DeepEqual(next.Notices, p.Notices) {
