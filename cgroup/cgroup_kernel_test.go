@@ -177,6 +177,30 @@ func TestPidsLimit(t *testing.T) {
 	}
 }
 
+// TestRemoveWhatTheCommandMade: groups below the one of the processes, where the
+// command got at it.
+func TestRemoveWhatTheCommandMade(t *testing.T) {
+	c := need(t, Need{true, true})
+	g := &Group{version: c.Version}
+	if err := g.make(c, Limits{1 << 30, 10}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range g.dirs() {
+		err := os.MkdirAll(dir+"/box/a/b/c", 0o755)
+		if c.Version == 1 && err != nil || c.Version == 2 && err == nil {
+			t.Errorf("version %d: a group in the group: %v", c.Version, err)
+		}
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range c.Dirs() {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v, want it to be gone", dir, err)
+		}
+	}
+}
+
 // TestCollect: what a killed run left is removed, what belongs to others is not.
 func TestCollect(t *testing.T) {
 	c := need(t, Need{true, true})

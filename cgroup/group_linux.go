@@ -98,34 +98,42 @@ func (g *Group) make(c plan.Cgroup, l Limits) error {
 		if err := mkdir(dir+"/"+inner, true); err != nil {
 			return err
 		}
+		if g.version == 2 {
+			// A command that gets at its own group makes no others in it.
+			if err := optional(write(dir+"/cgroup.max.descendants", 1)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// optional passes over a control file that this kernel does not have.
+func optional(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // limitMemory sets the limit of memory and swap together. Where the kernel does
 // not count swap, there is no file for it.
 func (g *Group) limitMemory(n uint64) error {
-	optional := func(name string, n uint64) error {
-		if err := write(g.memory+"/"+name, n); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
 	if g.version == 1 {
 		if err := write(g.memory+"/memory.limit_in_bytes", n); err != nil {
 			return err
 		}
-		return optional("memory.memsw.limit_in_bytes", n)
+		return optional(write(g.memory+"/memory.memsw.limit_in_bytes", n))
 	}
 	if err := write(g.memory+"/memory.max", n); err != nil {
 		return err
 	}
-	if err := optional("memory.swap.max", 0); err != nil {
+	if err := optional(write(g.memory+"/memory.swap.max", 0)); err != nil {
 		return err
 	}
 	// The kernel ends all processes of the box together, not the one that it
 	// thinks best (since Linux 4.19).
-	return optional("memory.oom.group", 1)
+	return optional(write(g.memory+"/memory.oom.group", 1))
 }
 
 // move moves a process.
@@ -221,10 +229,7 @@ func remove(dir string, wait time.Duration) error {
 	begin := time.Now()
 	pause := time.Millisecond
 	for {
-		err := rmdir(dir + "/" + inner)
-		if err == nil {
-			err = rmdir(dir)
-		}
+		err := removeTree(dir, 0)
 		if err == nil || err != unix.EBUSY || time.Since(begin) >= wait {
 			if err != nil {
 				return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
@@ -234,6 +239,29 @@ func remove(dir string, wait time.Duration) error {
 		time.Sleep(pause)
 		pause = min(2*pause, 50*time.Millisecond)
 	}
+}
+
+// maxDepth bounds how deep a command can have made groups in its own.
+const maxDepth = 100
+
+// removeTree removes a group and those in it. A cgroup file system has no links.
+func removeTree(dir string, depth int) error {
+	err := rmdir(dir)
+	if err != unix.EBUSY || depth == maxDepth {
+		return err
+	}
+	entries, rerr := os.ReadDir(dir)
+	if rerr != nil {
+		return err // what is in the way tells more
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(dir+"/"+e.Name(), depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return rmdir(dir)
 }
 
 func rmdir(dir string) error {
@@ -258,6 +286,10 @@ func Collect(c plan.Cgroup) (removed []string) {
 		for _, e := range entries {
 			id, ok := strings.CutPrefix(e.Name(), prefix)
 			if !ok || !e.IsDir() || !isID(id) {
+				continue
+			}
+			// What a live command made in its own group is its own.
+			if b, _ := os.ReadFile(parent + "/" + e.Name() + "/" + inner + "/cgroup.procs"); len(b) > 0 {
 				continue
 			}
 			if remove(parent+"/"+e.Name(), 0) == nil {

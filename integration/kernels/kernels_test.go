@@ -266,11 +266,12 @@ func (m machine) steps() []step {
 	if m.abi > 0 {
 		all = append(all, m.withoutUserNamespaces(root, tester)...)
 	}
+	all = append(all, m.limits(root, tester)...)
 	const tree = ".\n./.env\n./.git\n./.git/HEAD\n./.git/config\n./.git/evil\n./.git/hooks\n./.git/objects\n./.git/refs\n./a\n./a/file\n./b\n[core]\n"
 	all = append(all, step{
 		Step: root.sh("nothing is left", `cd /
 			diff /root/mounts /proc/mounts
-			ps -o args | grep -E '[w]all|[p]robe'
+			ps -o stat,args | grep -v ^Z | grep -E '[w]all|[p]robe' # the guest's pid 1 reaps no orphans
 			find /tmp /var/tmp /dev/shm /run -mindepth 1
 			for w in /root/project /home/tester/project; do cd $w; find . | sort; cat .git/config; done`),
 		out: tree + tree,
@@ -473,6 +474,76 @@ func (m machine) withoutUserNamespaces(root, tester user) []step {
 	}
 }
 
+// limits are kept by cgroups of version 2: for root in the first group of all, for
+// the ordinary user below one that was delegated, as systemd delegates to its users' services.
+func (m machine) limits(root, tester user) []step {
+	const groups = "/sys/fs/cgroup"
+	all := []step{
+		{Step: root.sh("controllers on, and a group delegated", `cd `+groups+`
+			echo +memory +pids >cgroup.subtree_control
+			mkdir -p user/session
+			chown tester user user/cgroup.procs user/cgroup.subtree_control user/session user/session/cgroup.procs`)},
+		// Not in it, the user has none.
+		{Step: tester.sh("limit without a cgroup", "wall run "+m.degrade()+"--limit processes=50 -- echo ran"), out: "ran\n", err: m.notes()},
+	}
+	for _, u := range []user{root, tester} {
+		// in runs a script as u, in the group that is u's.
+		in := func(name, script string) step {
+			if u.id == 0 {
+				return step{Step: root.sh(name, script)}
+			}
+			s := root.sh(name, "echo $$ >"+groups+"/user/session/cgroup.procs; cd "+u.workspace()+"; exec su tester -c '"+strings.ReplaceAll(script, "'", `'\''`)+"'")
+			s.Name = u.name + ": " + name
+			return step{Step: s}
+		}
+		over := func(name, flag, told string, script string) step {
+			s := in("limit of "+name, "wall run "+m.degrade()+"--json ~/out.json --limit "+flag+" -- sh -c \""+script+"\"; code=$?; grep -E \"limit|peak|status\" ~/out.json | grep -v error; rm ~/out.json; exit $code")
+			s.code = 123
+			s.err = m.notes() + "wall: error: the box was ended because " + told + "\n  at --limit " + flag + "\n  hint: raise it with --limit " + name + "=..., if the command is right to need more\n"
+			s.check = func(out string) string {
+				if !strings.Contains(out, `"status": "limit"`) || !strings.Contains(out, `"limit": "`+name+`"`) || name == "memory" && strings.Contains(out, "ran on") {
+					return "want a result that names the limit"
+				}
+				// memory.peak is there since Linux 5.19.
+				if name == "memory" && !regexp.MustCompile(`"peak_memory_bytes": [345][0-9]{7},`).MatchString(out) {
+					return "want a peak of about 48 MiB"
+				}
+				return ""
+			}
+			return s
+		}
+		all = append(all,
+			over("memory", "memory=48MiB", "it needed more memory than 48MiB", "dd if=/dev/zero of=/dev/shm/x bs=1M count=100 2>/dev/null; echo ran on; sleep 20"),
+			over("processes", "processes=30", "it was to have more than 30 processes and threads", "(i=0; while [ \\$i -lt 100 ]; do sleep 20 & i=\\$((i+1)); done) 2>/dev/null; echo ran on; sleep 20"),
+		)
+		inside := in("limits not reached", "wall run "+m.degrade()+"--limit memory=200MiB --limit processes=30 -- cat /proc/self/cgroup")
+		inside.err = m.notes()
+		inside.check = func(out string) string {
+			// Relative to the caller's group, in which the box's namespace has its root.
+			if !regexp.MustCompile(`^0::/(\.\./)?wall-[0-9a-f]{16}/box\n$`).MatchString(out) {
+				return "want the group of the run"
+			}
+			return ""
+		}
+		all = append(all, inside)
+		killed := in("a cgroup left by SIGKILL", "wall run "+m.degrade()+"--limit memory=200MiB -- sh -c \"echo >ready; sleep 20\" 2>/dev/null & pid=$!; "+waitFor("ready")+`
+			kill -9 $pid; wait $pid 2>/dev/null; rm ready
+			n=0; while ls -d `+groups+`/wall-*/box `+groups+`/user/wall-*/box 2>/dev/null | while read d; do cat $d/cgroup.procs; done | grep -q . && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done
+			ls -d `+groups+`/wall-* `+groups+`/user/wall-* 2>/dev/null | wc -l
+			wall scratch gc >/dev/null
+			ls -d `+groups+`/wall-* `+groups+`/user/wall-* 2>/dev/null | wc -l`)
+		killed.out = "1\n0\n"
+		killed.check = func(out string) string {
+			if out != "1\n0\n" {
+				return "want one group, and none after gc"
+			}
+			return ""
+		}
+		all = append(all, killed)
+	}
+	return append(all, step{Step: root.sh("no cgroup is left", "ls -d "+groups+"/wall-* "+groups+"/user/wall-* 2>/dev/null; rmdir "+groups+"/user/session "+groups+"/user")})
+}
+
 // A result is what --json wrote, as far as it matters here.
 type result struct {
 	Status   string
@@ -540,6 +611,10 @@ func (m machine) badDoctor(out string) string {
 		case f.Name == "overlays, for caches":
 			if f.OK != m.overlay || f.OK != (f.Remedy == "") {
 				fmt.Fprintf(&bad, "%+v, want ok %v\n", f, m.overlay)
+			}
+		case f.Name == "limit of memory (cgroup)": // nothing is delegated yet
+			if f.OK || !strings.Contains(f.Remedy, "systemd-run") {
+				fmt.Fprintf(&bad, "%+v\n", f)
 			}
 		case f.Name == "custom seccomp filters": // the build's matter
 		case !f.OK || f.Remedy != "":
