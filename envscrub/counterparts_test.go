@@ -35,7 +35,7 @@ var counterparts = []struct{ theirs, ours string }{
 	{"no base commit, no key", "envscrub.TestKranzContractBaseSHA"},
 	{"cache-only home has caches and no credential or config", "integration.TestCachesArePrivate testdata/profiles/caches-refused.txtar"},
 	{"seeded copies are real and isolate new files and overwrites", "scratch.TestKernelCopyTree integration.TestCachesArePrivate"},
-	{"planted credential inside a cache skipped", "testdata/profiles/caches-refused.txtar"},
+	{"planted credential inside a cache skipped", "profile.TestNoLayerIsAWholeHome integration.TestCachesArePrivate"},
 	{"ceiling at the exact limit and one byte over", "profile.TestCacheOver scratch.TestKernelCopyTree"},
 
 	// kranz, command_exec
@@ -55,7 +55,7 @@ var counterparts = []struct{ theirs, ours string }{
 	{"gate: timeout through the wrapper", ""},
 	{"gate: in-tree signalling allowed and host denied", ""},
 	{"gate: read-only HOME with git identity", ""},
-	{"cache readable not writable", "integration.TestCachesArePrivate"},
+	{"cache readable not writable", "integration.TestCachesWithoutOverlay"},
 	{"gate: disabled policy shape", ""},
 	{"offline flag only for fs+net", "testdata/profiles/net-host.txtar testdata/profiles/gate.txtar testdata/profiles/enforce-fs.txtar"},
 	{"gate: container naming and teardown", ""},

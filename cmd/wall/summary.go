@@ -39,6 +39,13 @@ func summarize(p plan.Plan, workspace, home string) string {
 		}
 		line("readable", "%s", readable)
 		line("writable", "%s", writablePlaces(p))
+		if layers := targets(p.Mounts, func(m plan.Mount) bool { return m.Op == plan.OpOverlay }); len(layers) > 0 {
+			text := counted(layers, "private layer")
+			if p.Scratch.Kept.Path != "" {
+				text += ", kept for this workspace"
+			}
+			line("caches", "%s", text)
+		}
 		line("protected", "%s", counted(targets(p.Mounts, func(m plan.Mount) bool {
 			return m.Op == plan.OpProtect && !beneathAny(m.Target, []string{"/proc", "/sys"})
 		}), "place"))
