@@ -15,7 +15,7 @@ func hideValues(args []string) []string {
 	for i, a := range args {
 		copies[i] = strings.Clone(a)
 	}
-	end := slices.Index(copies, "--") // what follows is the command's
+	end := slices.Index(copies, "--")  // what follows is the command's
 	if end < 0 || copies[0] == "env" { // which has none
 		end = len(args)
 	}
