@@ -9,8 +9,8 @@ import (
 )
 
 // Digest is the SHA-256 of a plan, in lower-case hex: of everything that is done,
-// without what differs from run to run of the same (the name of the scratch directory
-// and of the cgroup, and what stands on the standard streams), without values of
+// without what differs from run to run of the same (the name of the scratch directory,
+// where the cgroup is, and what stands on the standard streams), without values of
 // variables, and without where each entry was asked for.
 func Digest(p plan.Plan) (string, error) {
 	p, err := Canonical(p)
@@ -38,9 +38,8 @@ func Canonical(p plan.Plan) (plan.Plan, error) {
 	if c.Scratch.ID != "" {
 		c.Scratch.ID = "0"
 	}
-	if c.Bounds.Cgroup.ID != "" {
-		c.Bounds.Cgroup.ID = "0"
-	}
+	// Which of the user's cgroups it is below depends on the session.
+	c.Bounds.Cgroup = plan.Cgroup{Version: c.Bounds.Cgroup.Version}
 	c.Stdio = nil
 	clearOrigins(reflect.ValueOf(&c).Elem())
 	return c, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"reflect"
 	"slices"
 	"sync"
@@ -49,6 +50,8 @@ type Options struct {
 	// Fill fetches the values of variables right before the start (package
 	// envscrub/source); nil when the plans have all of them.
 	Fill func(ctx context.Context, p plan.Plan) (plan.Plan, error)
+	// Failed is called when a start failed, before another plan is asked for.
+	Failed func(phase string, err error)
 	// Started is called when a command runs: it may send signals. Ended is called when
 	// everything of it has ended.
 	Started func(phase string, c *nsexec.Cmd)
@@ -81,7 +84,10 @@ type Outcome struct {
 	UserTime time.Duration // processor time, of the processes that were waited for
 	SysTime  time.Duration
 	MaxRSS   int64 // bytes, of the largest process
-	Scratch  int64 // bytes in the scratch directory at the end; -1 when there is none
+	// PeakMemory is that of everything at its largest, in bytes; 0 when nobody counted,
+	// because there was no cgroup for the command.
+	PeakMemory int64
+	Scratch    int64 // bytes in the scratch directory at the end; -1 when there is none
 
 	Warnings []string // what the operator should know; none changes the verdict
 }
@@ -163,6 +169,7 @@ func (r *Result) sum(out Outcome) {
 	r.UserTime += was.UserTime
 	r.SysTime += was.SysTime
 	r.MaxRSS = max(r.MaxRSS, was.MaxRSS)
+	r.PeakMemory = max(r.PeakMemory, was.PeakMemory)
 	r.Scratch = max(r.Scratch, was.Scratch)
 	r.Warnings = append(slices.Clip(was.Warnings), out.Warnings...)
 }
@@ -180,6 +187,7 @@ func notRun(err error) Outcome {
 type runner struct {
 	o    Options
 	dir  *scratch.Dir // of all phases; nil before the first
+	ran  bool         // a command has used it
 	keep bool
 }
 
@@ -196,13 +204,16 @@ func (g *runner) phase(ctx context.Context, ph Phase) Outcome {
 			out.Plan = p.Redact()
 			return out
 		}
+		if g.o.Failed != nil {
+			g.o.Failed(ph.Name, out.Err)
+		}
 		last = p
 	}
 }
 
 // try runs the command of one plan.
 func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
-	if p.Enforce != plan.EnforceOff && p.Bounds.Output.Value > MaxOutput {
+	if p.Bounds.Output.Value > MaxOutput {
 		return notRun(&plan.Error{Op: fmt.Sprintf("a gate keeps at most %d characters or bytes of the output", MaxOutput), Origin: p.Bounds.Output.Origin, Hint: "use --log for all of it"})
 	}
 	if g.o.Starting != nil {
@@ -246,6 +257,7 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 		drains[1].close()
 		return notRun(err)
 	}
+	g.ran = true
 	sinks := newSinks(outputOf(p.Bounds), g.o)
 	drains[0].start(&sinks.stdout)
 	drains[1].start(&sinks.stderr)
@@ -280,7 +292,7 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 	}
 	out.Output = combine(sinks.stdout.tail, sinks.stderr.tail)
 	out.Warnings = append(out.Warnings, sinks.problems()...)
-	out.judge(cmd.Result(), err, ctx.Err())
+	out.judge(cmd.Result(), p, err, ctx.Err())
 	out.Scratch = -1
 	if g.dir != nil {
 		out.Scratch = treeSize(g.dir.FD())
@@ -291,6 +303,14 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 // prepare makes the scratch directory, or makes that of the phase before fit for p.
 func (g *runner) prepare(p plan.Plan) error {
 	s := p.Scratch
+	if g.dir != nil && !g.ran {
+		// Of a start that failed: another plan may have something else in it.
+		d := g.dir
+		g.dir = nil
+		if err := d.Remove(); err != nil {
+			return err
+		}
+	}
 	switch {
 	case g.dir == nil && s.Root == "":
 		return nil
@@ -301,13 +321,19 @@ func (g *runner) prepare(p plan.Plan) error {
 	case s.Path() != g.dir.Path():
 		return &plan.Error{Op: "wall bug: the phases of a gate have different scratch directories", Hint: "please report this"}
 	}
-	return g.dir.Renew(s)
+	var works []string
+	for _, m := range p.Mounts {
+		if m.Op == plan.OpOverlay && !path.IsAbs(m.Work) {
+			works = append(works, m.Work)
+		}
+	}
+	return g.dir.Renew(s, works)
 }
 
 // judge gives the verdict. Everything that is not certainly a success is none.
-func (o *Outcome) judge(r nsexec.Result, err, done error) {
+func (o *Outcome) judge(r nsexec.Result, p plan.Plan, err, done error) {
 	o.Code, o.Signal, o.Limit = r.ExitCode, r.Signal, r.Limit
-	o.Wall, o.UserTime, o.SysTime, o.MaxRSS = r.Wall, r.UserTime, r.SysTime, r.MaxRSS
+	o.Wall, o.UserTime, o.SysTime, o.MaxRSS, o.PeakMemory = r.Wall, r.UserTime, r.SysTime, r.MaxRSS, r.PeakMemory
 	if o.Signal != 0 {
 		o.Code = -1
 	}
@@ -315,10 +341,13 @@ func (o *Outcome) judge(r nsexec.Result, err, done error) {
 	if errors.As(err, &exit) {
 		err = nil // that is in the result
 	}
-	o.Err = err
+	o.Err = errors.Join(r.Exceeded(p), err)
+	if err == nil {
+		o.Err = r.Exceeded(p)
+	}
 	switch {
 	case r.TimedOut:
-		o.Status, o.Exit, o.Limit = TimedOut, plan.ExitTimeout, "time"
+		o.Status, o.Exit, o.Limit = TimedOut, plan.ExitTimeout, plan.BoundTime
 	case r.Limit != "":
 		o.Status, o.Exit = Limit, plan.ExitLimit
 	case err != nil:

@@ -91,6 +91,7 @@ type jsonOutcome struct {
 	UserTime   float64      `json:"user_ms"`
 	SysTime    float64      `json:"system_ms"`
 	MaxRSS     int64        `json:"max_rss_bytes"`
+	PeakMemory *int64       `json:"peak_memory_bytes"`
 	Scratch    *int64       `json:"scratch_bytes"`
 	Output     jsonOutput   `json:"output"`
 }
@@ -150,7 +151,8 @@ func (o Outcome) json(command []string) (jsonOutcome, error) {
 		Walls: []WallState{}, Degraded: []string{}, Notices: []string{}, Warnings: append([]string{}, o.Warnings...),
 		Denials:  jsonDenials{ReportedBy: []string{}},
 		Duration: milliseconds(o.Wall), UserTime: milliseconds(o.UserTime), SysTime: milliseconds(o.SysTime), MaxRSS: o.MaxRSS,
-		Output: jsonOutput{o.Output.Text, o.Output.StdoutBytes, o.Output.StderrBytes, o.Output.Cut},
+		PeakMemory: pointer(o.PeakMemory),
+		Output:     jsonOutput{o.Output.Text, o.Output.StdoutBytes, o.Output.StderrBytes, o.Output.Cut},
 	}
 	if len(o.Plan.Command.Argv) > 0 {
 		j.Command = o.Plan.Command.Argv
@@ -298,6 +300,9 @@ func (r Result) Text(f Facts) string {
 		}
 		line("profile %s, enforce %s, walls: %s", f.Profile, r.Plan.Enforce, strings.Join(up, " "))
 		text := fmt.Sprintf("processor time %v, largest process %s, output %s", (r.UserTime + r.SysTime).Round(time.Millisecond), size(r.MaxRSS), size(r.Output.StdoutBytes+r.Output.StderrBytes))
+		if r.PeakMemory > 0 {
+			text += ", memory " + size(r.PeakMemory)
+		}
 		if r.Scratch >= 0 {
 			text += ", scratch " + size(r.Scratch)
 		}

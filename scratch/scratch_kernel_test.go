@@ -1377,3 +1377,50 @@ func BenchmarkCollectNothing(b *testing.B) {
 		}
 	}
 }
+
+// TestRenew: the directory of a run serves its next command: what is in it stays,
+// placeholders are those of the new plan, and it is removed as ever.
+func TestRenew(t *testing.T) {
+	ws, root := tempDir(t), tempDir(t)
+	s := plan.Scratch{
+		Root: root + "/r", ID: "0a",
+		Dirs:         []plan.ScratchDir{{Name: "home", Mode: 0o700}, {Name: "x.work", Mode: 0o700}},
+		Placeholders: []plan.Placeholder{{Path: ws + "/one", Type: plan.TypeDir}},
+	}
+	d, err := Prepare(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"home/mark", "x.work/mark"} {
+		if err := os.WriteFile(filepath.Join(d.Path(), name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Dirs = append(s.Dirs, plan.ScratchDir{Name: "tmp", Mode: 0o700})
+	s.Placeholders = []plan.Placeholder{{Path: ws + "/two", Type: plan.TypeDir}}
+	if err := d.Renew(s, []string{"x.work", "never-made"}); err != nil {
+		t.Fatal(err)
+	}
+	is := func(name string, want bool) {
+		t.Helper()
+		if _, err := os.Lstat(name); (err == nil) != want {
+			t.Errorf("%s: %v, want there: %v", name, err, want)
+		}
+	}
+	is(ws+"/one", false)
+	is(ws+"/two", true)
+	is(d.Path()+"/home/mark", true)
+	is(d.Path()+"/x.work", true)
+	is(d.Path()+"/x.work/mark", false)
+	is(d.Path()+"/tmp", true)
+	other := s
+	other.ID = "0b"
+	if err := d.Renew(other, nil); err == nil {
+		t.Error("renewed for another directory")
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	is(ws+"/two", false)
+	is(d.Path(), false)
+}

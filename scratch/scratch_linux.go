@@ -159,7 +159,7 @@ func (d *Dir) fill(s plan.Scratch, again bool) error {
 		}
 		unix.Close(fd)
 	}
-	if s.Kept.Path != "" {
+	if s.Kept.Path != "" && !again {
 		fd, err := openKept(s.Kept)
 		if err != nil {
 			return err
@@ -295,8 +295,10 @@ func (d *Dir) seedDir(target string) (dir int, base string, err error) {
 // Renew makes the directory fit for the next command of the same run, when the box
 // of the one before has ended: its placeholders go, as with [Dir.Remove], those of s
 // are made, and sub-directories that are missing. What is in the others stays, and
-// nothing is seeded again. s must name this directory.
-func (d *Dir) Renew(s plan.Scratch) error {
+// nothing is seeded or copied again; but the sub-directories named in clear are
+// emptied: an overlay that is mounted "volatile" leaves a mark in its work directory,
+// with which it cannot be mounted again. s must name this directory.
+func (d *Dir) Renew(s plan.Scratch, clear []string) error {
 	if err := checkScratch(s); err != nil {
 		return err
 	}
@@ -310,7 +312,20 @@ func (d *Dir) Renew(s plan.Scratch) error {
 	if err := unlink(d.fd, guardsName, 0); err != nil && err != unix.ENOENT {
 		return scratchError(d.Path(), os.NewSyscallError("unlinkat", err))
 	}
-	s.Seeds = nil
+	for _, name := range clear {
+		sub, err := openDirAt(d.fd, name)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err == nil {
+			err = emptyDir(sub, d.Path()+"/"+name, nil)
+			unix.Close(sub)
+		}
+		if err != nil {
+			return scratchError(d.Path(), fmt.Errorf("empty %s: %w", name, err))
+		}
+	}
+	s.Seeds, s.Copies = nil, nil
 	if err := d.fill(s, true); err != nil {
 		return scratchError(d.Path(), err)
 	}

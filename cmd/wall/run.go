@@ -208,6 +208,16 @@ func gather(f *shared, status int, resolve resolver) (j job, err error) {
 	return j, err
 }
 
+// learn takes from a failed start what only trying could tell: what caches can be.
+func (j *job) learn(err error) {
+	if e, ok := errors.AsType[*nsexec.OverlayError](err); ok {
+		j.host.NoOverlay = e.Err
+	}
+	if errors.Is(err, scratch.ErrKeptBusy) {
+		j.host.CachesBusy = true
+	}
+}
+
 // maxStarts bounds how often startSteadily tries another plan.
 const maxStarts = 5
 
@@ -226,13 +236,7 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		if err == nil || o.result.Started || o.gaveUp != 0 || ctx.Err() != nil {
 			return p, o, err
 		}
-		// What caches can be is found by trying.
-		if e, ok := errors.AsType[*nsexec.OverlayError](err); ok {
-			j.host.NoOverlay = e.Err
-		}
-		if errors.Is(err, scratch.ErrKeptBusy) {
-			j.host.CachesBusy = true
-		}
+		j.learn(err)
 		next, resolveErr := j.plan()
 		if resolveErr != nil || !nsexec.Again(err, tries) && (tries >= maxStarts || reflect.DeepEqual(next, p)) {
 			return p, o, err
