@@ -93,9 +93,15 @@ func TestGateVerdicts(t *testing.T) {
 			{"daemon that holds the output", `setsid "$1" idle "$2" & echo held`, "passed", 0, "held"},
 			{"stopping itself", `(sleep 0.3; kill -CONT $$) & kill -STOP $$; echo on`, "passed", 0, "on"},
 			{"closing its output", "exec >&- 2>&-; exit 2", "failed", 2, ""},
+			{"stopping itself for ever", `echo stopped; kill -STOP $$`, "timed-out", 124, "stopped"},
+			{"timing out", "echo partial; " + leftovers + "sleep 1000", "timed-out", 124, "partial"},
+			{"timing out, deaf to signals", `echo deaf; trap '' TERM; "$1" idle -ignore "$2" & while :; do sleep 1; done`, "timed-out", 124, "deaf"},
 			{"flooding", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end", "passed", 0, ""},
 		} {
 			b := newBox(t, "gate")
+			if tt.status == "timed-out" {
+				b.flags = []string{"--limit", "time=2s", "--limit", "grace=300ms"}
+			}
 			v, r := gated(t, b, flags, "/bin/sh", "-c", tt.script, "sh", probeBin, mark)
 			if v.Status != tt.status || v.Exit != tt.exit {
 				t.Errorf("%s: %s, exit %d\n%s", tt.name, v.Status, v.Exit, r.err)
@@ -302,5 +308,89 @@ func TestGateLogUnreachable(t *testing.T) {
 	}
 	if v, r := gated(t, b, []string{"--log", filepath.Join(other, "x.log")}, "true"); v.Status != "not-run" || r.code != 125 {
 		t.Errorf("a log in the workspace: %+v", v)
+	}
+}
+
+// TestReproduceElsewhere: a record made by one user reproduces in a fresh clone by
+// another one, with the same verdict. As an ordinary user only the place is another.
+func TestReproduceElsewhere(t *testing.T) {
+	need(t, "git")
+	b := newBox(t, "gate")
+	b.scratch = "" // of each user's own
+	write(t, b.ws+"/Makefile", "all:\n\t@cat input; pwd; exit 3\n")
+	write(t, b.ws+"/input", "from the tree\n")
+	git := func(dir string, args ...string) {
+		t.Helper()
+		host(t, dir, append([]string{"git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"}, args...)...)
+	}
+	git(b.ws, "init", "-q")
+	git(b.ws, "add", "-A")
+	git(b.ws, "commit", "-qm", "one")
+	shared, err := os.MkdirTemp("", "wall-it-shared-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(shared) })
+	record, clone := filepath.Join(shared, "gate.record"), filepath.Join(shared, "clone")
+	git(b.ws, "clone", "-q", ".", clone)
+	v, r := gated(t, b, []string{"--record", record}, "/bin/sh", "-c", "make; exit $?")
+	if v.Status != "failed" || r.code != 2 {
+		t.Fatalf("%+v\n%s%s", v, r.out, r.err)
+	}
+	out := filepath.Join(shared, "out.json")
+	cmd := exec.Command(wallBin, "reproduce", "--accept-profile", "--json", out, record) // the test grants the probe
+	cmd.Dir = clone
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	if os.Getuid() == 0 {
+		const nobody = 65534
+		for _, name := range []string{shared, record, clone} {
+			if err := os.Chmod(name, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := filepath.WalkDir(shared, func(name string, _ os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(name, nobody, nobody)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	again := finish(t, cmd)
+	var w verdict
+	if err := json.Unmarshal([]byte(read(t, out)), &w); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.ReplaceAll(v.Output.Text, b.ws, clone)
+	if again.code != r.code || w.Status != v.Status || w.Exit != v.Exit || w.Output.Text != want {
+		t.Errorf("exit status %d, %+v, want %+v\n%s", again.code, w, v, again.err)
+	}
+	if !strings.Contains(again.err, "which was failed with exit status 2") || strings.Contains(again.err, "commit") {
+		t.Errorf("%s", again.err)
+	}
+	if err := os.WriteFile(record, []byte(strings.Replace(read(t, record), "exit $?", "exit 0; ", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(wallBin, "reproduce", record)
+	cmd.Dir = clone
+	if r := finish(t, cmd); r.code != 125 || !strings.Contains(r.err, "it was changed after wall wrote it") {
+		t.Errorf("a tampered record: exit status %d\n%s", r.code, r.err)
+	}
+}
+
+// TestGateMemory: a command that exhausts its memory is ended, and the verdict says
+// by what, whatever it then ends with.
+func TestGateMemory(t *testing.T) {
+	b := newBox(t, "gate")
+	b.flags = []string{"--limit", "memory=64MiB", "--if-unavailable", "degrade"} // by a cgroup, or else a watch
+	v, r := gated(t, b, nil, "/bin/sh", "-c", "echo begun; x=$(head -c 500000000 /dev/zero | tr '\\0' x); exit 0")
+	if v.Status != "limit" || r.code != 123 || v.Limit == nil || *v.Limit != "memory" || v.Output.Text != "begun" {
+		t.Errorf("%+v, exit status %d\n%s", v, r.code, r.err)
+	}
+	if !strings.Contains(r.err, "--limit memory=64MiB") {
+		t.Errorf("the message does not say who asked for it: %s", r.err)
 	}
 }

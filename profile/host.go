@@ -78,7 +78,12 @@ type Options struct {
 	NoCommand bool
 	Phase     *Phase // what it says lies over the profile; Command is not taken from it
 	Keep      bool   // --keep
-	KeepFDs   []int  // --fd N
+	// Recorded are the layers of an earlier run, the project layer among them, in place
+	// of those that are installed; Profile then only names them. RecordedTrust says
+	// that the operator had accepted its project layer.
+	Recorded      []LayerText
+	RecordedTrust bool
+	KeepFDs       []int // --fd N
 	// NoSettings leaves out what the SANDBOX_* variables of Host.Environ say: a
 	// check of a profile must not depend on who makes it.
 	NoSettings bool

@@ -52,24 +52,26 @@ func load(h Host, o Options, t *tree) (*Stack, error) {
 	if name == "" {
 		name, origin = o.Default, def
 	}
+	var layers []Layer
+	var project Layer
 	ld := s.loader()
-	layers, err := ld.load(name, h.Cwd, origin)
+	if o.Recorded != nil {
+		layers, project, err = s.recorded(o.Recorded)
+	} else if layers, err = ld.load(name, h.Cwd, origin); err == nil && !isFile(name) {
+		project, err = ld.project(s.at.workspace, name)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if o.Phase != nil {
 		layers = append(layers, o.Phase.layer())
 	}
-	var project Layer
-	if !isFile(name) {
-		if project, err = ld.project(s.at.workspace, name); err != nil {
-			return nil, err
-		}
-	}
 	if !o.NoSettings {
 		layers = s.withSettings(layers, project, flags)
 	}
-	return s, s.finish(layers, project, flags)
+	err = s.finish(layers, project, flags)
+	s.trusted = s.trusted || o.RecordedTrust
+	return s, err
 }
 
 // LoadFile reads the text of a profile that need not be installed, under the

@@ -172,7 +172,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"version", "x"}, 2, "wall: error: wall version takes no argument, got x\n  hint: \"wall version --help\" shows the usage\n"},
 		{[]string{"completion"}, 2, "wall: error: completion needs the name of one shell\n  hint: bash, zsh or fish\n"},
 		{[]string{"completion", "tcsh"}, 2, "wall: error: no completion for shell tcsh\n  hint: bash, zsh or fish\n"},
-		{[]string{"help", "nosuch"}, 2, "wall: error: no help on nosuch\n  hint: topics: profiles, filesystem, environment, seccomp, gates, exit-codes, json; \"wall help\" lists the commands\n"},
+		{[]string{"help", "nosuch"}, 2, "wall: error: no help on nosuch\n  hint: topics: profiles, filesystem, environment, seccomp, gates, records, exit-codes, json; \"wall help\" lists the commands\n"},
 	} {
 		status, stdout, stderr := runCLI(t, tt.args...)
 		if status != tt.status || stderr != tt.stderr || stdout != "" {

@@ -28,6 +28,8 @@ type gateFlags struct {
 	logSize  string
 	logFiles string
 	junit    string
+	record   string
+	key      string // file of --record-key
 }
 
 func addGateFlags(cmd *cobra.Command) *gateFlags {
@@ -39,6 +41,8 @@ func addGateFlags(cmd *cobra.Command) *gateFlags {
 	addOnce(fs, &f.logSize, "log-size", "", "SIZE", "rotate the log when it has SIZE (default: 64MiB)")
 	addOnce(fs, &f.logFiles, "log-files", "", "N", "keep at most N log files, FILE.1 being the one before FILE (default: 2)")
 	addOnce(fs, &f.junit, "junit", "", "FILE", "write the result to FILE as JUnit XML")
+	addOnce(fs, &f.record, "record", "", "FILE", "write to FILE what is needed to run the same box again, see wall reproduce")
+	addOnce(fs, &f.key, "record-key", "", "FILE", "protect the record by a secret key, the content of FILE")
 	return f
 }
 
@@ -96,9 +100,22 @@ type gateRun struct {
 	command []string // nil: the phases of the profile
 	resolve func(profile.Host, profile.Options) (plan.Plan, *profile.Stack, error)
 
-	j     job
-	stack *profile.Stack // of the last plan
-	first plan.Plan      // of the first phase, before anything ran
+	adjust func(*job) error // changes what was gathered
+	before func() error     // is called when the plans are made, before anything runs
+
+	j        job
+	stack    *profile.Stack // of the last plan
+	first    plan.Plan      // of the first phase, before anything ran
+	plans    []phasePlan    // of all phases, before anything ran
+	git      *gitState      // for a record
+	recorded bool           // there is to be a record
+	phase    *profile.Phase // the only one to run, of those that the profile has
+}
+
+// A phasePlan is the plan of one phase.
+type phasePlan struct {
+	name string
+	plan plan.Plan
 }
 
 // run is the whole of "wall gate": gather, resolve, run, report.
@@ -111,6 +128,10 @@ func (g *gateRun) run() error {
 		return err
 	}
 	log, err := g.f.logOptions()
+	if err != nil {
+		return err
+	}
+	key, err := g.f.recordKey()
 	if err != nil {
 		return err
 	}
@@ -133,6 +154,14 @@ func (g *gateRun) run() error {
 		_, collectErr = scratch.Collect(scratch.DefaultRoot(g.j.host.TempDir, g.j.host.UID))
 		phases, err = g.phases()
 	}
+	if err == nil && g.f.record != "" {
+		if err = unrecordable(g); err == nil {
+			g.recorded, g.git = true, readGit(g.stack.Workspace())
+		}
+	}
+	if err == nil && g.before != nil {
+		err = g.before()
+	}
 	if openErr := outs.open(g, log); openErr != nil {
 		err = errors.Join(err, openErr)
 	}
@@ -152,7 +181,7 @@ func (g *gateRun) run() error {
 	if collectErr != nil && r.Status != gate.NotRun && g.first.Enforce != plan.EnforceOff {
 		r.Warnings = append(r.Warnings, "ignoring what earlier runs left: "+collectErr.Error())
 	}
-	return g.report(r, &outs, status)
+	return g.report(r, &outs, key, status)
 }
 
 // settle puts into the result what signals to wall mean for it.
@@ -196,6 +225,9 @@ func (g *gateRun) gather(status statusFD) (err error) {
 		{FD: 1, Kind: plan.StdioPipe, Write: true},
 		{FD: 2, Kind: plan.StdioPipe, Write: true},
 	}
+	if err == nil && g.adjust != nil {
+		err = g.adjust(&g.j)
+	}
 	return err
 }
 
@@ -220,9 +252,13 @@ func (g *gateRun) phases() ([]gate.Phase, error) {
 		}
 	}
 	if len(g.command) > 0 {
-		p := gate.Phase{Plan: planner(nil)}
+		p := gate.Phase{Plan: planner(g.phase)}
+		if g.phase != nil {
+			p.Name = g.phase.Name
+		}
 		var err error
 		g.first, err = p.Plan()
+		g.plans = []phasePlan{{p.Name, g.first}}
 		return []gate.Phase{p}, err
 	}
 	o := g.j.options
@@ -245,6 +281,7 @@ func (g *gateRun) phases() ([]gate.Phase, error) {
 		if i == 0 {
 			g.first = p
 		}
+		g.plans = append(g.plans, phasePlan{ph.Name, p})
 		phases = append(phases, x)
 	}
 	return phases, errors.Join(errs...)
@@ -274,6 +311,7 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 			told, git = p, viewGit(p)
 			return nil
 		},
+		Failed: func(_ string, err error) { g.j.learn(err) },
 		Started: func(_ string, c *nsexec.Cmd) {
 			signals.start(c)
 			outs.statusErr = errors.Join(outs.statusErr, status.send(event{Event: "started"}))
@@ -317,6 +355,7 @@ func (g *gateRun) facts(outs *outputs) gate.Facts {
 // outputs are the files that a gate writes.
 type outputs struct {
 	json, junit *resultFile
+	record      *resultFile
 	log         *logFile
 	statusErr   error
 	warnings    []string
@@ -340,6 +379,7 @@ func (o *outputs) open(g *gateRun, log logOptions) error {
 	}
 	file(&o.json, "json", g.f.json)
 	file(&o.junit, "junit", g.f.junit)
+	file(&o.record, "record", g.f.record)
 	if g.f.log != "" {
 		l, err := openLog(g.f.log, log, host.Cwd, untrusted, g.first)
 		o.log = l
@@ -349,7 +389,7 @@ func (o *outputs) open(g *gateRun, log logOptions) error {
 }
 
 func (o *outputs) close() {
-	for _, f := range []*resultFile{o.json, o.junit} {
+	for _, f := range []*resultFile{o.json, o.junit, o.record} {
 		if f != nil {
 			f.close()
 		}
@@ -361,7 +401,7 @@ func (o *outputs) close() {
 
 // report tells the result in every form that was asked for, and gives the error
 // that ends wall.
-func (g *gateRun) report(r gate.Result, outs *outputs, status statusFD) error {
+func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status statusFD) error {
 	r.Warnings = append(r.Warnings, outs.warnings...)
 	var errs []error
 	if outs.statusErr != nil {
@@ -408,6 +448,17 @@ func (g *gateRun) report(r gate.Result, outs *outputs, status statusFD) error {
 		} else {
 			errs = append(errs, outs.junit.write(b.Bytes()))
 		}
+	}
+	if outs.record != nil && g.recorded {
+		rec, err := newRecord(g, r)
+		var data []byte
+		if err == nil {
+			data, err = rec.encode(key)
+		}
+		if err == nil {
+			err = outs.record.write(data)
+		}
+		errs = append(errs, err)
 	}
 	ended := event{Event: "ended", Status: string(r.Status), Exit: &r.Exit}
 	if r.Signal != 0 {
@@ -459,3 +510,6 @@ func (f *gateFlags) logOptions() (logOptions, error) {
 	}
 	return o, nil
 }
+
+// recordKey reads the key of --record-key.
+func (f *gateFlags) recordKey() ([]byte, error) { return readRecordKey(f.key) }

@@ -21,6 +21,8 @@ var (
 	topicProfiles string
 	//go:embed topics/gates.txt
 	topicGate string
+	//go:embed topics/records.txt
+	topicRecords string
 	//go:embed topics/exit-codes.txt
 	topicExitCodes string
 	//go:embed topics/json.txt
@@ -39,6 +41,7 @@ var topics = []topic{
 	{"environment", "which variables the command gets", topicEnvironment},
 	{"seccomp", "which system calls are refused", topicSeccomp},
 	{"gates", "commands with a verdict: results, logs, phases", topicGate},
+	{"records", "the box of a gate again, somewhere else", topicRecords},
 	{"exit-codes", "what the exit status of wall means", topicExitCodes},
 	{"json", "the forms of --json and --status-fd", topicJSON},
 }

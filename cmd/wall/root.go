@@ -66,7 +66,7 @@ the kernel refuses the rest. No daemon, no root, no helper program.`,
 		return err
 	})
 	root.AddCommand(
-		newRun(s), newGate(s), newShell(s), newPlan(s), newEnv(s), newProfile(s), newTrust(s), newUntrust(s), newScratch(s), newDoctor(s),
+		newRun(s), newGate(s), newReproduce(s), newShell(s), newPlan(s), newEnv(s), newProfile(s), newTrust(s), newUntrust(s), newScratch(s), newDoctor(s),
 		newVersion(s), newCompletion(s),
 	)
 	root.SetHelpCommand(newHelp(s))

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wallsandbox/wall/envscrub"
+	"github.com/wallsandbox/wall/gate"
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+// recordVersion is the version of the form of records.
+const recordVersion = 1
+
+// maxRecord bounds a record that is read.
+const maxRecord = 32 << 20
+
+// hashRounds makes a guess at the value of a variable cost some milliseconds.
+const hashRounds = 10_000
+
+// A record is everything that is needed to make the box of a gate again. It holds
+// no value of a variable but those that stand in the profile's own text.
+type record struct {
+	Version     int             `json:"version"`
+	Wall        string          `json:"wall"`
+	Started     string          `json:"started"`
+	Command     []string        `json:"command"` // null: the phases of the profile
+	Profile     string          `json:"profile"` // as it was named
+	Digest      string          `json:"profile_digest"`
+	Layers      []recordLayer   `json:"layers"`
+	Trusted     bool            `json:"project_layer_trusted"`
+	Flags       []recordFlag    `json:"flags"`
+	Workspace   recordWorkspace `json:"workspace"`
+	User        recordUser      `json:"user"`
+	Host        recordHost      `json:"host"`
+	Plans       []recordPlan    `json:"plans"`
+	Environment recordEnv       `json:"environment"`
+	Tools       []recordTool    `json:"tools"`
+	Result      recordResult    `json:"result"`
+	Integrity   string          `json:"integrity"`
+}
+
+type recordLayer struct {
+	Kind   profile.LayerKind `json:"kind"`
+	Name   string            `json:"name"`
+	File   string            `json:"file"`
+	Path   string            `json:"path"`
+	SHA256 string            `json:"sha256"`
+	Text   string            `json:"text"`
+}
+
+type recordFlag struct {
+	Name  string `json:"name"`
+	Value string `json:"value"` // of env only the name
+	Text  string `json:"text"`
+}
+
+type recordWorkspace struct {
+	Path string    `json:"path"`
+	Cwd  string    `json:"cwd"` // below the workspace, or absolute
+	Git  *gitState `json:"git"` // null when it is no repository
+}
+
+type recordUser struct {
+	Name string `json:"name"`
+	UID  int    `json:"uid"`
+	GID  int    `json:"gid"`
+	Home string `json:"home"`
+}
+
+type recordHost struct {
+	Kernel     string `json:"kernel"`
+	Arch       string `json:"arch"`
+	Landlock   int    `json:"landlock_abi"`
+	Seccomp    bool   `json:"seccomp"`
+	Namespaces bool   `json:"namespaces"` // the box was built
+}
+
+type recordPlan struct {
+	Phase  string   `json:"phase"`
+	Digest string   `json:"digest"`
+	Lines  []string `json:"lines"` // with $workspace, ~, $scratch and $user in place of what differs between users
+}
+
+type recordEnv struct {
+	Key   string      `json:"key"` // of the hashes, random
+	Names []recordVar `json:"names"`
+}
+
+type recordVar struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+	Hash   string `json:"hash"`    // "" = none
+	NoHash string `json:"no_hash"` // why
+}
+
+type recordTool struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+type recordResult struct {
+	Status gate.Status `json:"status"`
+	Exit   int         `json:"exit"`
+	Phase  string      `json:"phase"` // that decided, "" without phases
+}
+
+// newRecord makes the record of a gate that g has just run.
+func newRecord(g *gateRun, r gate.Result) (record, error) {
+	h := g.j.host
+	ws := g.stack.Workspace()
+	rec := record{
+		Version: recordVersion, Wall: wallVersion(), Started: r.Started.UTC().Format("2006-01-02T15:04:05Z"),
+		Command: g.command, Profile: g.f.profile, Digest: g.stack.Digest(), Trusted: g.stack.Trusted(),
+		Layers: []recordLayer{}, Flags: []recordFlag{}, Tools: []recordTool{}, Plans: []recordPlan{},
+		Workspace: recordWorkspace{Path: ws, Cwd: h.Cwd, Git: g.git},
+		User:      recordUser{h.User, h.UID, h.GID, realHome(h)},
+		Host:      recordHost{kernelRelease(), runtime.GOARCH, h.LandlockABI, h.SeccompErr == nil, r.Status != gate.NotRun && r.Plan.Enforce != plan.EnforceOff},
+		Result:    recordResult{Status: r.Status, Exit: r.Exit},
+	}
+	if rec.Profile == "" {
+		rec.Profile = "gate"
+	}
+	if rest, ok := strings.CutPrefix(h.Cwd+"/", ws+"/"); ok {
+		rec.Workspace.Cwd = path.Clean("./" + rest)
+	}
+	for _, t := range g.stack.Texts() {
+		rec.Layers = append(rec.Layers, recordLayer{t.Kind, t.Name, t.File, t.Path, profile.Digest([]byte(t.Text)), t.Text})
+	}
+	for _, f := range g.j.options.Flags {
+		v := f.Value
+		if f.Name == "env" {
+			v, _, _ = strings.Cut(v, "=")
+		}
+		rec.Flags = append(rec.Flags, recordFlag{f.Name, v, f.Text})
+	}
+	places := placesOf(ws, rec.User, h)
+	for _, p := range g.plans {
+		lines, digest, err := planLines(p.plan, places)
+		if err != nil {
+			return rec, err
+		}
+		rec.Plans = append(rec.Plans, recordPlan{p.name, digest, lines})
+		for _, t := range toolsOf(p.plan) {
+			if !slices.ContainsFunc(rec.Tools, func(x recordTool) bool { return x.Path == t.Path }) {
+				rec.Tools = append(rec.Tools, t)
+			}
+		}
+	}
+	for _, ph := range r.Phases {
+		if !ph.Skipped {
+			rec.Result.Phase = ph.Name
+		}
+	}
+	var key [32]byte
+	if err := randomBytes(key[:]); err != nil {
+		return rec, err
+	}
+	rec.Environment = recordEnv{Key: hex.EncodeToString(key[:]), Names: []recordVar{}}
+	if len(g.plans) > 0 {
+		vars, err := hashVars(g.plans[0].plan, key[:], places)
+		if err != nil {
+			return rec, err
+		}
+		rec.Environment.Names = vars
+	}
+	return rec, nil
+}
+
+// unrecordable refuses what a record cannot hold, before anything runs.
+func unrecordable(g *gateRun) error {
+	if len(g.j.options.KeepFDs) > 0 {
+		return &plan.Error{Op: "a record cannot hold the descriptors of --fd", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
+	}
+	for _, l := range g.stack.Literals() {
+		if why := envscrub.Guarded(l.Name, l.Value); why != "" {
+			return &plan.Error{Op: "cannot record a profile that holds the value of " + quoteOdd(l.Name) + ", which " + why, Origin: l.Origin,
+				Hint: `a record has the text of the profile in it; name the place of the value instead: { file = "..." }`}
+		}
+	}
+	return nil
+}
+
+// hashVars gives the names of the variables of a plan, each with a hash of its
+// value where that gives nothing away that is worth a guess.
+func hashVars(p plan.Plan, key []byte, at []spot) ([]recordVar, error) {
+	vars := make([]recordVar, 0, len(p.Env))
+	for _, v := range p.Env {
+		x := recordVar{Name: v.Name, Reason: v.Reason}
+		switch why := envscrub.Guarded(v.Name, v.Value); {
+		case why != "":
+			x.NoHash = why
+		case !v.Source.IsZero():
+			x.NoHash = "its value comes from a source"
+		case slices.Contains([]string{"pass", "auth", "injected"}, v.Reason):
+			x.NoHash = "it may be a credential: " + v.Reason
+		default:
+			sum, err := pbkdf2.Key(sha256.New, inPlaces(v.Value, at), append(slices.Clip(key), v.Name...), hashRounds, 16)
+			if err != nil {
+				return nil, err
+			}
+			x.Hash = hex.EncodeToString(sum)
+		}
+		vars = append(vars, x)
+	}
+	return vars, nil
+}
+
+// A spot is a path that differs between users and machines, and what stands for it.
+type spot struct{ path, name string }
+
+// placesOf gives the places of a run, the most specific first.
+func placesOf(ws string, u recordUser, h profile.Host) []spot {
+	at := []spot{{ws, "$workspace"}, {u.Home, "~"}, {h.TempDir + "/wall-" + strconv.Itoa(h.UID), "$scratch"}}
+	at = append(at, spot{"/run/user/" + strconv.Itoa(h.UID), "$run"})
+	if h.Executable != "" {
+		at = append(at, spot{h.Executable, "$wall"})
+	}
+	at = slices.DeleteFunc(at, func(p spot) bool { return p.path == "" || p.path == "/" })
+	slices.SortStableFunc(at, func(a, b spot) int { return len(b.path) - len(a.path) })
+	return at
+}
+
+// inPlaces replaces the places in a text, where a path can end.
+func inPlaces(s string, at []spot) string {
+	for _, p := range at {
+		var b strings.Builder
+		for {
+			i := strings.Index(s, p.path)
+			if i < 0 {
+				break
+			}
+			end := i + len(p.path)
+			b.WriteString(s[:i])
+			if end == len(s) || strings.IndexByte("/: \t\n\"'", s[end]) >= 0 {
+				b.WriteString(p.name)
+			} else {
+				b.WriteString(p.path)
+			}
+			s = s[end:]
+		}
+		s = b.String() + s
+	}
+	return s
+}
+
+// planLines is the text of a plan in which the same box of two users is the same.
+func planLines(p plan.Plan, at []spot) (lines []string, digest string, err error) {
+	if digest, err = gate.Digest(p); err != nil {
+		return nil, "", err
+	}
+	c, err := gate.Canonical(p)
+	if err != nil {
+		return nil, "", err
+	}
+	var b bytes.Buffer
+	if err := c.Print(&b); err != nil {
+		return nil, "", err
+	}
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "identity ") {
+			line = "identity $user"
+		}
+		lines = append(lines, inPlaces(line, at))
+	}
+	return lines, digest, nil
+}
+
+// sum is the digest of the record's content, under the key where there is one.
+func (rec record) sum(key []byte) (string, error) {
+	rec.Integrity = ""
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return "", err
+	}
+	if len(key) == 0 {
+		sum := sha256.Sum256(data)
+		return "sha256:" + hex.EncodeToString(sum[:]), nil
+	}
+	m := hmac.New(sha256.New, key)
+	m.Write(data)
+	return "hmac-sha256:" + hex.EncodeToString(m.Sum(nil)), nil
+}
+
+// encode is the text of the file.
+func (rec record) encode(key []byte) ([]byte, error) {
+	var err error
+	if rec.Integrity, err = rec.sum(key); err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(rec, "", "  ")
+	return append(data, '\n'), err
+}
+
+var errTampered = errors.New("it was changed after wall wrote it: its content and its integrity do not agree")
+
+// decodeRecord reads a record and refuses one that was changed.
+func decodeRecord(data, key []byte) (record, error) {
+	var rec record
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return rec, fmt.Errorf("it is no record: %w", err)
+	}
+	if head.Version != recordVersion {
+		return rec, fmt.Errorf("it has version %d, this wall reads %d", head.Version, recordVersion)
+	}
+	if err := d.Decode(&rec); err != nil {
+		return rec, fmt.Errorf("it is no record: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return rec, errors.New("it is no record: there is something behind it")
+	}
+	keyed := strings.HasPrefix(rec.Integrity, "hmac-sha256:")
+	switch {
+	case keyed && len(key) == 0:
+		return rec, errors.New("it was written with a key: give it with --record-key")
+	case !keyed && len(key) > 0:
+		return rec, errors.New("it was written without a key, and anybody could have changed it")
+	}
+	want, err := rec.sum(key)
+	if err != nil {
+		return rec, err
+	}
+	if subtle.ConstantTimeCompare([]byte(want), []byte(rec.Integrity)) != 1 {
+		return rec, errTampered
+	}
+	for _, l := range rec.Layers {
+		if profile.Digest([]byte(l.Text)) != l.SHA256 {
+			return rec, errTampered
+		}
+	}
+	return rec, nil
+}
+
+// hexKey reads the key of the hashes.
+func hexKey(s string) ([]byte, error) {
+	key, err := hex.DecodeString(s)
+	if err != nil || len(key) != 32 {
+		return nil, &plan.Error{Op: "the record has no key for its hashes"}
+	}
+	return key, nil
+}

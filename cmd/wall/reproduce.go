@@ -1,0 +1,497 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+func newReproduce(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reproduce [FLAG...] RECORD",
+		Short: "Run a recorded gate again",
+		Long: `Run the gate of a record (wall gate --record) again, in this directory: the same
+command in the same box, made from the profile that the record holds. First every
+difference that matters is told: another commit, kernel, tool or profile, variables
+that are missing. wall ends as the gate does.
+
+A record decides what its command may do here. Where it would allow more than your
+own profile of that name, wall tells what, and runs only with --accept-profile. A
+record that was changed is refused; only --record-key shows by whom it was written.`,
+		Example: `  wall reproduce gate.record
+  wall reproduce --shell gate.record
+  wall reproduce --workspace ~/clone --phase test gate.record`,
+		DisableFlagsInUseLine: true,
+	}
+	f := addGateFlags(cmd)
+	var shell, accept bool
+	var phase string
+	addSwitch(cmd.Flags(), &shell, "shell", "open a shell in that box instead")
+	addSwitch(cmd.Flags(), &accept, "accept-profile", "run although the record allows more than your own profile")
+	addOnce(cmd.Flags(), &phase, "phase", "", "NAME", "run this phase only, or open the shell in its box")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return &usageError{msg: fmt.Sprintf("wall reproduce takes one record, got %d arguments", len(args)), hint: "for example: wall reproduce gate.record"}
+		}
+		if f.profile != "" {
+			return &usageError{msg: "--profile and a record contradict each other", hint: "the record holds its profile; single settings can be changed by flags"}
+		}
+		key, err := f.recordKey()
+		if err != nil {
+			return err
+		}
+		rec, err := readRecord(args[0], key)
+		if err != nil {
+			return err
+		}
+		x := &reproduction{s: s, f: f, rec: rec, accept: accept, phase: phase}
+		if shell {
+			return x.shell()
+		}
+		return x.gate()
+	}
+	return cmd
+}
+
+// A reproduction is one "wall reproduce".
+type reproduction struct {
+	s      streams
+	f      *gateFlags
+	rec    record
+	accept bool
+	phase  string
+
+	options  profile.Options // what the record alone asks for
+	inShell  bool            // the command is another one
+	cwd      string
+	from, to []spot // of the record and of here, in pairs
+}
+
+// gate runs the gate again.
+func (x *reproduction) gate() error {
+	g := &gateRun{s: x.s, f: x.f, command: x.rec.Command}
+	g.adjust = func(j *job) error {
+		if err := x.adjust(j); err != nil {
+			return err
+		}
+		if g.command != nil {
+			g.command = x.mapAll(g.command)
+		}
+		if x.phase != "" {
+			ph, err := x.onePhase(j)
+			if err != nil {
+				return err
+			}
+			g.command, g.phase = ph.Command, ph
+		}
+		g.j.command = g.command
+		return nil
+	}
+	g.resolve = x.resolve
+	g.before = func() error { return x.tell(g.plans, g.stack) }
+	return g.run()
+}
+
+// shell opens a shell in the box of the gate, or of one phase.
+func (x *reproduction) shell() error {
+	x.inShell = true
+	var st *profile.Stack
+	told := false
+	return runBox(x.s, x.f.runFlags, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+		j := job{host: h, options: o}
+		if err := x.adjust(&j); err != nil {
+			return plan.Plan{}, err
+		}
+		if len(x.rec.Command) == 0 {
+			ph, err := x.onePhase(&j)
+			if err != nil {
+				return plan.Plan{}, err
+			}
+			j.options.Phase, x.phase = ph, ph.Name
+		}
+		resolve := func(program string) (p plan.Plan, err error) {
+			j.options.Command = []string{program}
+			p, st, err = x.resolve(j.host, j.options)
+			return p, err
+		}
+		p, err := resolve(shellOf(h.AccountSh))
+		if err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err)) {
+			p, err = resolve(fallbackShell)
+		}
+		if err == nil && !told {
+			told = true
+			err = x.tell([]phasePlan{{x.phase, p}}, st)
+		}
+		return p, err
+	}, nil)
+}
+
+func (x *reproduction) resolve(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
+	return profile.ResolveStack(h, o)
+}
+
+// onePhase finds the phase of --phase, or the one that decided.
+func (x *reproduction) onePhase(j *job) (*profile.Phase, error) {
+	st, err := profile.Load(j.host, j.options)
+	if err != nil {
+		return nil, err
+	}
+	name := x.phase
+	if name == "" {
+		name = x.rec.Result.Phase
+	}
+	var names []string
+	for _, ph := range st.Phases() {
+		if ph.Name == name {
+			return &ph, nil
+		}
+		names = append(names, ph.Name)
+	}
+	return nil, &plan.Error{Op: "the record has no phase called " + quoteOdd(name), Origin: flagOrigin("--phase " + quoteOdd(name)), Hint: "its phases: " + strings.Join(names, ", ")}
+}
+
+// adjust puts the record in place of what is installed here, and maps its places.
+func (x *reproduction) adjust(j *job) error {
+	ws := j.host.Cwd
+	flags := slices.Clone(j.options.Flags)
+	for i, f := range flags {
+		if f.Name == "workspace" {
+			ws = f.Value
+			if !path.IsAbs(ws) {
+				ws = path.Join(j.host.Cwd, ws)
+			}
+			flags = slices.Delete(flags, i, i+1)
+			break
+		}
+	}
+	real, err := realPath(ws)
+	if err != nil {
+		return &plan.Error{Op: "cannot use " + quoteOdd(ws) + " as the workspace", Err: bareError(err)}
+	}
+	ws = real
+	here := recordUser{j.host.User, j.host.UID, j.host.GID, realHome(j.host)}
+	// The scratch root is made below the temporary directory of here; nothing of the record names it.
+	x.from = []spot{{x.rec.Workspace.Path, "$workspace"}, {x.rec.User.Home, "~"}}
+	x.to = []spot{{ws, "$workspace"}, {here.Home, "~"}}
+
+	o := &j.options
+	o.Profile, o.RecordedTrust, o.NoSettings = x.mapPath(x.rec.Profile), x.rec.Trusted, true
+	o.Recorded = []profile.LayerText{}
+	for _, l := range x.rec.Layers {
+		o.Recorded = append(o.Recorded, profile.LayerText{Kind: l.Kind, Name: l.Name, File: l.File, Path: x.mapPath(l.Path), Text: l.Text})
+	}
+	o.Flags = []profile.Flag{{Name: "workspace", Value: ws, Text: "--workspace " + quoteOdd(ws)}}
+	for _, f := range x.rec.Flags {
+		switch f.Name {
+		case "workspace", "env": // here it is another one; the value is not in the record
+			continue
+		}
+		if slices.ContainsFunc(flags, func(own profile.Flag) bool { return own.Name == f.Name && single(f.Name) }) {
+			continue // the command line of this run says otherwise
+		}
+		o.Flags = append(o.Flags, profile.Flag{Name: f.Name, Value: x.mapPath(f.Value), Text: f.Text})
+	}
+	x.options = *o
+	x.options.Flags = slices.Clone(o.Flags) // without those of this command line, which nobody has to accept
+	o.Flags = append(o.Flags, flags...)
+	cwd := x.rec.Workspace.Cwd
+	if !path.IsAbs(cwd) {
+		cwd = path.Join(ws, cwd)
+	} else {
+		cwd = x.mapPath(cwd)
+	}
+	if x.cwd = cwd; cwd != j.host.Cwd {
+		j.host.Cwd, j.host.Pwd = cwd, ""
+	}
+	return nil
+}
+
+// single reports whether a flag may be given once.
+func single(name string) bool {
+	i := slices.IndexFunc(policyFlags, func(f policyFlag) bool { return f.name == name })
+	return i < 0 || !policyFlags[i].many
+}
+
+// mapPath puts the places of here in place of those of the record.
+func (x *reproduction) mapPath(s string) string {
+	best := -1
+	for i, p := range x.from {
+		if p.path == "" || p.path == "/" || s != p.path && !strings.HasPrefix(s, p.path+"/") {
+			continue
+		}
+		if best < 0 || len(p.path) > len(x.from[best].path) {
+			best = i
+		}
+	}
+	if best < 0 || x.to[best].path == "" {
+		return s
+	}
+	return x.to[best].path + strings.TrimPrefix(s, x.from[best].path)
+}
+
+func (x *reproduction) mapAll(words []string) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = x.mapPath(w)
+	}
+	return out
+}
+
+// tell prints what is different here, and refuses what the record allows beyond the
+// profile of here.
+func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
+	h, err := gatherHost()
+	if err != nil {
+		return err
+	}
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	x.tellHost(h, add)
+	x.tellWorkspace(add)
+	wider := x.tellProfile(h, st, add)
+	if err := x.tellPlans(h, plans, add); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "wall: reproducing a gate of %s, which was %s with exit status %d\n", oneLine(x.rec.Started), oneLine(string(x.rec.Result.Status)), x.rec.Result.Exit)
+	for _, l := range lines {
+		b.WriteString("wall: differs: " + oneLine(l) + "\n")
+	}
+	if len(lines) == 0 {
+		b.WriteString("wall: no difference that matters was found\n")
+	}
+	if _, err := io.WriteString(x.s.err, b.String()); err != nil {
+		return &plan.Error{Op: "cannot write to standard error", Err: err}
+	}
+	if len(wider) > 0 && !x.accept {
+		return &plan.Error{Op: "the record allows more than your own profile: " + strings.Join(wider[:min(5, len(wider))], "; "),
+			Err: errNotAccepted, Hint: "read the record first; --accept-profile runs it all the same"}
+	}
+	return nil
+}
+
+var errNotAccepted = errors.New("it was not accepted")
+
+func (x *reproduction) tellHost(h profile.Host, add func(string, ...any)) {
+	r := x.rec
+	if v := wallVersion(); v != r.Wall {
+		add("wall is %s, and was %s", v, r.Wall)
+	}
+	if k := kernelRelease(); k != r.Host.Kernel {
+		add("the kernel is %s, and was %s", k, r.Host.Kernel)
+	}
+	if runtime.GOARCH != r.Host.Arch {
+		add("the machine is %s, and was %s", runtime.GOARCH, r.Host.Arch)
+	}
+	if h.LandlockABI != r.Host.Landlock {
+		add("Landlock has ABI %d, and had %d", h.LandlockABI, r.Host.Landlock)
+	}
+	if ok := h.SeccompErr == nil; ok != r.Host.Seccomp {
+		add("system call filters are available: %t, and were: %t", ok, r.Host.Seccomp)
+	}
+	for _, was := range r.Tools {
+		// The file at the same path; a program of another path is in the plan.
+		p := x.mapPath(was.Path)
+		switch is, _, err := describeTool(p); {
+		case err != nil:
+			add("%s is not there, or cannot be read", quoteOdd(p))
+		case is.SHA256 != was.SHA256:
+			add("%s is another file: %d bytes, and had %d", quoteOdd(p), is.Size, was.Size)
+		}
+	}
+}
+
+func (x *reproduction) tellWorkspace(add func(string, ...any)) {
+	was, is := x.rec.Workspace.Git, readGit(x.to[0].path)
+	switch {
+	case was == nil && is == nil:
+		add("the workspace is no git repository, so that nobody knows whether its files are the same")
+		return
+	case was == nil:
+		add("the workspace is a git repository, and was none")
+		return
+	case is == nil:
+		add("the workspace is no git repository, and was one at commit %s", was.Head)
+		return
+	}
+	if is.Head != was.Head {
+		add("the commit is %s, and was %s", shortID(is.Head), shortID(was.Head))
+	} else if is.Index != was.Index {
+		add("other changes are staged")
+	}
+	for _, s := range []struct {
+		g    *gitState
+		verb string
+	}{{was, "had"}, {is, "has"}} {
+		switch s.g.Files {
+		case "changed":
+			add("the workspace %s %d changed files that are not committed or staged", s.verb, s.g.Changed)
+		case "unknown":
+			add("nobody knows whether the workspace %s changed files: %s", s.verb, s.g.Why)
+		}
+	}
+}
+
+func shortID(id string) string {
+	if id == "" {
+		return "not known"
+	}
+	return id
+}
+
+// tellProfile compares the recorded profile with the one of that name here, and
+// gives what the record allows beyond that.
+func (x *reproduction) tellProfile(h profile.Host, recorded *profile.Stack, add func(string, ...any)) (wider []string) {
+	o := profile.Options{Profile: x.mapPath(x.rec.Profile), NoSettings: true, Flags: []profile.Flag{{Name: "workspace", Value: x.to[0].path}}}
+	local, err := profile.Load(h, o)
+	if err != nil {
+		add("there is no usable profile %s here: %s", quoteOdd(o.Profile), firstLine(err))
+		o.Profile = "gate"
+		if local, err = profile.Load(h, o); err != nil {
+			return []string{"there is no profile to compare it with"}
+		}
+	} else if local.Digest() != recorded.Digest() {
+		add("the profile %s here has another text", quoteOdd(o.Profile))
+	}
+	at := h
+	at.Cwd = x.cwd
+	alone, err := profile.Load(at, x.options)
+	if err != nil {
+		return []string{firstLine(err)}
+	}
+	for _, c := range profile.Compare(local, alone) {
+		text := c.String()
+		if c.Kind == profile.Narrower {
+			add("the record allows less: %s", text)
+			continue
+		}
+		add("the record allows more, or something else: %s", text)
+		wider = append(wider, text)
+	}
+	return wider
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// tellPlans compares plans, tools among them, and environments.
+func (x *reproduction) tellPlans(h profile.Host, plans []phasePlan, add func(string, ...any)) error {
+	here := placesOf(x.to[0].path, recordUser{Home: x.to[1].path}, h)
+	for _, p := range plans {
+		i := slices.IndexFunc(x.rec.Plans, func(r recordPlan) bool { return r.Phase == p.name || x.phase != "" && r.Phase == x.phase })
+		if i < 0 {
+			add("there was no plan of phase %s", quoteOdd(p.name))
+			continue
+		}
+		lines, _, err := planLines(p.plan, here)
+		if err != nil {
+			return err
+		}
+		was := x.rec.Plans[i].Lines
+		if x.inShell {
+			other := func(l string) bool {
+				return strings.HasPrefix(l, "command ") || strings.HasPrefix(l, "  argv ") || strings.HasPrefix(l, "descriptor ")
+			}
+			was, lines = slices.DeleteFunc(slices.Clone(was), other), slices.DeleteFunc(lines, other)
+		}
+		tellLines(was, lines, add)
+	}
+	if len(plans) == 0 {
+		return nil
+	}
+	key, err := hexKey(x.rec.Environment.Key)
+	if err != nil {
+		return err
+	}
+	vars, err := hashVars(plans[0].plan, key, here)
+	if err != nil {
+		return err
+	}
+	find := func(list []recordVar, name string) *recordVar {
+		if i := slices.IndexFunc(list, func(v recordVar) bool { return v.Name == name }); i >= 0 {
+			return &list[i]
+		}
+		return nil
+	}
+	for _, was := range x.rec.Environment.Names {
+		switch is := find(vars, was.Name); {
+		case is == nil && strings.HasPrefix(was.Reason, "flag"):
+			add("the variable %s is missing; its value is not in the record: --env %s=VALUE", was.Name, was.Name)
+		case is == nil:
+			add("the variable %s is missing (%s)", was.Name, was.Reason)
+		case is.Hash != "" && was.Hash != "" && is.Hash != was.Hash:
+			add("the variable %s has another value", was.Name)
+		}
+	}
+	for _, is := range vars {
+		if find(x.rec.Environment.Names, is.Name) == nil {
+			add("the variable %s was not there (%s)", is.Name, is.Reason)
+		}
+	}
+	return nil
+}
+
+// tellLines tells the lines of two plans that are in one of them only. Those of
+// variables are left to the comparison of the environment.
+func tellLines(was, is []string, add func(string, ...any)) {
+	const most = 20
+	count := map[string]int{}
+	for _, l := range was {
+		count[l]--
+	}
+	for _, l := range is {
+		count[l]++
+	}
+	n := 0
+	tell := func(lines []string, sign int, word string) {
+		for _, l := range lines {
+			if count[l]*sign <= 0 {
+				continue
+			}
+			count[l] -= sign
+			if isEnvLine(l) || isEcho(l) {
+				continue
+			}
+			if n++; n <= most {
+				add("the plan %s: %s", word, strings.TrimSpace(l))
+			}
+		}
+	}
+	tell(was, -1, "had")
+	tell(is, 1, "has")
+	if n > most {
+		add("and %d more lines of the plan", n-most)
+	}
+}
+
+// isEcho reports whether a line of a plan says again, in a rule or a self-test, what
+// another line says.
+func isEcho(l string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(l), " ")
+	return slices.Contains([]string{"except", "unreadable", "unwritable", "guard"}, word)
+}
+
+// isEnvLine reports whether a line of a plan speaks of variables: what of them
+// crossed or did not depends on who runs wall.
+func isEnvLine(l string) bool {
+	if strings.HasPrefix(l, "environment ") || strings.HasPrefix(l, "dropped ") || strings.HasPrefix(l, "mounts ") || strings.HasPrefix(l, "self-test ") {
+		return true
+	}
+	name, rest, ok := strings.Cut(strings.TrimSpace(l), "=")
+	if ok && strings.HasPrefix(rest, plan.Redacted) && !strings.Contains(name, " ") {
+		return true
+	}
+	name, _, ok = strings.Cut(strings.TrimSpace(l), " (")
+	return ok && strings.HasPrefix(l, "  ") && !strings.ContainsAny(name, " /") // a dropped variable
+}
