@@ -65,6 +65,7 @@ type stage2 struct {
 	mounts  *mountWatch
 	lowers  []lowerLayer // until the self-test
 	command atomic.Int64 // pid of the command once it runs
+	losing  atomic.Bool  // mounts are gone and the box is being ended
 }
 
 func (s *stage2) orderFD() int   { return s.base }
@@ -460,6 +461,9 @@ func (s *stage2) reap(pid int) {
 		case err != nil:
 			leave(plan.ExitFailed)
 		}
+		if s.losing.Load() {
+			select {} // watchMounts killed it and tells why
+		}
 		var ru unix.Rusage
 		_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &ru) // zero where the kernel refuses
 		e := ended{
@@ -478,6 +482,7 @@ func (s *stage2) reap(pid int) {
 // killed first, so that the time without protection is as short as it can be.
 func (s *stage2) watchMounts() {
 	points, err := s.mounts.lost()
+	s.losing.Store(true)
 	_ = unix.Kill(-1, unix.SIGKILL)
 	if err != nil {
 		points = []string{"a path that cannot be told (" + err.Error() + ")"}
