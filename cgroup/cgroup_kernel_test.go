@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,17 +48,6 @@ func sleeper(t *testing.T, argv ...string) *exec.Cmd {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd
-}
-
-func left(c plan.Cgroup) []string {
-	var all []string
-	for _, parent := range []string{c.Memory, c.Pids} {
-		if parent != "" {
-			names, _ := filepath.Glob(parent + "/wall-*")
-			all = append(all, names...)
-		}
-	}
-	return all
 }
 
 func TestFindLeavesNothing(t *testing.T) {
