@@ -117,6 +117,16 @@ const maxStarts = 5
 // after its process group was killed.
 const patience = time.Second
 
+// Streams is what the command of a gate finds on descriptors 0 to 2, for
+// profile.Host.Stdio: /dev/null and two pipes, whatever the program itself has there.
+func Streams() []plan.Stdio {
+	return []plan.Stdio{
+		{FD: 0, Kind: plan.StdioNull, Read: true, Write: true},
+		{FD: 1, Kind: plan.StdioPipe, Write: true},
+		{FD: 2, Kind: plan.StdioPipe, Write: true},
+	}
+}
+
 // Run runs the command of one plan. The plan must be valid, with the value of
 // every variable. When ctx is done the command is killed, and the verdict is
 // Failed. Run returns when everything the command started has ended, but for the

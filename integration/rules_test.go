@@ -38,6 +38,7 @@ var modules = map[string]string{
 	"github.com/seccomp/libseccomp-golang":          "compiles seccomp profiles: the library of the libseccomp project itself",
 	"github.com/spf13/cobra":                        "command line, help, completion; adds 0.3 ms to the start, measured",
 	"github.com/spf13/pflag":                        "cobra's flags: the types of its errors, for messages of our own",
+	"go.yaml.in/yaml/v3":                            "tests only: reads the files for CI systems in docs/integrations",
 	"golang.org/x/net":                              "a virtual machine for BPF, in which tests run the filters",
 	"golang.org/x/sys":                              "system calls and their constants",
 	"golang.org/x/tools":                            "tests only: go-internal's reading of txtar archives",
@@ -110,6 +111,22 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sys/unix": "system calls",
 		"kernel.org/pub/linux/libs/security/libcap/psx": "capability sets of every thread of pid 1",
 	},
+	"host": {
+		"plan":                  "what stands on the standard streams, and errors",
+		"profile":               "the facts are profile.Host",
+		"cgroup":                "where cgroups can be made",
+		"envscrub/inject":       "the stored variables",
+		"landlock":              "its ABI",
+		"seccomp":               "whether there are filters",
+		"nsexec":                "describes the standard streams",
+		"golang.org/x/sys/unix": "system calls",
+	},
+	"docs/integrations/gate-go": {
+		"gate":    "what it shows",
+		"host":    "facts",
+		"nsexec":  "pid 1 of the box is the program itself",
+		"profile": "makes the plan",
+	},
 	"gate": {
 		"plan":                  "what to run",
 		"nsexec":                "runs it",
@@ -117,6 +134,7 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sys/unix": "pipes, and what changed in the workspace",
 	},
 	"cmd/wall": {
+		"host":                   "the facts about this machine",
 		"plan":                   "prints it, and its errors",
 		"profile":                "resolves flags and files",
 		"profile/lint":           "wall profile check",
@@ -155,11 +173,14 @@ var imports = map[string]map[string]string{
 // What test files import beyond their package's own line.
 var testImports = map[string]string{
 	"plan":     "every test speaks of plans",
+	"host":     "examples make plans for this host",
+	"profile":  "examples make plans for this host",
 	"envscrub": "nsexec reads the environments that policies make back from boxes",
 	"github.com/rogpeppe/go-internal/testscript": "command line scripts",
 	"github.com/creack/pty":                      "terminals",
 	"github.com/pelletier/go-toml/v2":            "a second opinion about TOML",
 	"golang.org/x/net/bpf":                       "filters as programs",
+	"go.yaml.in/yaml/v3":                         "what CI systems read",
 	"golang.org/x/net/publicsuffix":              "the whole list, next to the short one",
 	"golang.org/x/sys/unix":                      "what the kernel says",
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ const boxInit = "wall-init"
 
 // insideBox reports whether this process runs in a box of wall.
 func insideBox() bool {
-	comm, err := readFact("/proc/1/comm")
+	comm, err := os.ReadFile("/proc/1/comm")
 	return err == nil && strings.TrimSpace(string(comm)) == boxInit
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -217,7 +218,7 @@ func previewEnv(f *shared, surface string) (envPreview, error) {
 	p, err := profile.Resolve(j.host, j.options)
 	chosen := slices.ContainsFunc(j.options.Flags, func(x profile.Flag) bool { return x.Name == "workspace" || x.Name == "cwd" })
 	if errors.Is(err, profile.ErrWorkspace) && !chosen {
-		dir, tempErr := os.MkdirTemp(tempDir, "wall-preview-")
+		dir, tempErr := os.MkdirTemp(host.TempDir, "wall-preview-")
 		if tempErr != nil {
 			return envPreview{}, &plan.Error{Op: "cannot make an empty workspace for the preview", Err: tempErr, Hint: "change to a project, or name one with --workspace"}
 		}

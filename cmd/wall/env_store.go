@@ -15,6 +15,7 @@ import (
 
 	"github.com/wallsandbox/wall/envscrub"
 	"github.com/wallsandbox/wall/envscrub/inject"
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -23,7 +24,7 @@ import (
 // working directory: a run in a workspace that holds it tells that it does not
 // count there.
 func injectStore() (inject.Store, error) {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return inject.Store{}, err
 	}

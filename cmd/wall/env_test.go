@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -38,7 +39,7 @@ func TestPreviewCounts(t *testing.T) {
 			if c.Total == 0 || c.Passes+c.Replaced+c.Dropped != c.Total {
 				t.Errorf("%s %v: %+v does not add up", name, flags, c)
 			}
-			h, err := gatherHost()
+			h, err := host.Gather()
 			if err != nil {
 				t.Fatal(err)
 			}

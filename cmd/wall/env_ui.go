@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wallsandbox/wall/cmd/wall/envpage"
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -59,7 +60,7 @@ func servePage(s streams, port int) error {
 		return err
 	}
 	config := envpage.Config{
-		Directory: physicalCwd(), Store: store, Idle: idleTime,
+		Directory: host.WorkingDir(), Store: store, Idle: idleTime,
 		Preview: func(surface string) (any, error) { return previewEnv(new(shared), surface) },
 	}
 	for _, x := range surfaces {

@@ -219,12 +219,7 @@ func (g *gateRun) settle(r *gate.Result, signals *relay) {
 func (g *gateRun) gather(status statusFD) (err error) {
 	g.j, err = gather(g.f.shared, int(status), nil)
 	g.j.command = g.command
-	// What the command will find there, whatever wall has.
-	g.j.host.Stdio = []plan.Stdio{
-		{FD: 0, Kind: plan.StdioNull, Read: true, Write: true},
-		{FD: 1, Kind: plan.StdioPipe, Write: true},
-		{FD: 2, Kind: plan.StdioPipe, Write: true},
-	}
+	g.j.host.Stdio = gate.Streams()
 	if err == nil && g.adjust != nil {
 		err = g.adjust(&g.j)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,77 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-func TestGatherHost(t *testing.T) {
-	h, err := gatherHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h2, err := gatherHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(h.RunID) != 16 || strings.Trim(h.RunID, "0123456789abcdef") != "" || h.RunID == h2.RunID {
-		t.Errorf("run ids %q and %q", h.RunID, h2.RunID)
-	}
-	if h.TempDir != "/tmp" || h.UID != os.Getuid() || h.GID != os.Getgid() || h.OS != "linux" {
-		t.Errorf("%+v", h)
-	}
-	if len(h.Stdio) != 3 || h.Stdio[0].FD != 0 || h.Stdio[2].FD != 2 {
-		t.Errorf("stdio %+v", h.Stdio)
-	}
-	exe, err := os.Executable()
-	if err != nil || h.Executable != exe {
-		t.Errorf("executable %q, want %q (%v)", h.Executable, exe, err)
-	}
-}
-
-// TestTempDirIsNotAsked: TMPDIR may lie where an earlier command could write.
-func TestTempDirIsNotAsked(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("HOME", "/nowhere")
-	h, err := gatherHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h.TempDir != "/tmp" || h.AccountHome == "/nowhere" {
-		t.Errorf("temp %q, home %q", h.TempDir, h.AccountHome)
-	}
-}
-
-func TestWorkingDirectory(t *testing.T) {
-	d := realTemp(t)
-	mkdir(t, d+"/real", d+"/other")
-	symlink(t, "real", d+"/link")
-	t.Chdir(d + "/real")
-	if got := physicalCwd(); got != d+"/real" {
-		t.Errorf("physical %q", got)
-	}
-	for pwd, want := range map[string]string{
-		d + "/real":          d + "/real",
-		d + "/link":          d + "/link",
-		d + "/other":         "",
-		d + "/nosuch":        "",
-		d + "/link/":         "",
-		d + "/other/../link": "",
-		"real":               "",
-		".":                  "",
-		"":                   "",
-	} {
-		if got := logicalCwd(pwd); got != want {
-			t.Errorf("logicalCwd(%q) = %q, want %q", pwd, got, want)
-		}
-	}
-	if err := os.Remove(d + "/real"); err != nil {
-		t.Fatal(err)
-	}
-	if got := physicalCwd(); got != "" {
-		t.Errorf("a deleted directory is %q", got)
-	}
-	if got := logicalCwd(d + "/link"); got != "" {
-		t.Errorf("a deleted directory is %q", got)
-	}
-}
 
 func TestKeptFDs(t *testing.T) {
 	dir := t.TempDir()

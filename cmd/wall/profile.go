@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -93,7 +94,7 @@ func completeProfiles(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 
 // loadStack reads a profile with its layers, the project layer included.
 func loadStack(name string) (profile.Host, *profile.Stack, error) {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return h, nil, err
 	}
@@ -172,7 +173,7 @@ func absolute(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)
 	}
-	return path.Clean(physicalCwd() + "/" + name)
+	return path.Clean(host.WorkingDir() + "/" + name)
 }
 
 // writeJSON prints v indented. No foreign text in it is read as a command by the

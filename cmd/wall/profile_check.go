@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/profile/lint"
 )
@@ -122,13 +122,12 @@ type profileChecker struct {
 // newProfileChecker gathers the facts that the rules look at. Nothing is tried
 // on this host: a check says the same wherever it runs, as far as files go.
 func newProfileChecker(target string) (*profileChecker, error) {
-	h := profile.Host{Cwd: physicalCwd(), Environ: os.Environ(), FS: strictFS{os.DirFS("/").(fs.ReadLinkFS)}, UID: os.Getuid(), GID: os.Getgid()}
-	passwd, err := readFact("/etc/passwd")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &plan.Error{Op: "cannot read the account record", Err: err}
+	h := profile.Host{Cwd: host.WorkingDir(), Environ: os.Environ(), FS: host.FS(), UID: os.Getuid(), GID: os.Getgid()}
+	a, err := host.AccountOf(h.UID)
+	if err != nil {
+		return nil, err
 	}
-	a, _ := findAccount(string(passwd), h.UID)
-	h.User, h.AccountHome, h.AccountSh = a.name, a.home, a.shell
+	h.User, h.AccountHome, h.AccountSh = a.Name, a.Home, a.Shell
 	c := &profileChecker{options: lint.Options{Host: h, Path: filepath.SplitList(os.Getenv("PATH"))}, seen: make(map[string]bool)}
 	c.paths = workspacePaths{cwd: h.Cwd, home: h.AccountHome}
 	if c.options.Config, err = profile.UserDir(h, h.Cwd); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/profile/lint"
@@ -53,7 +54,7 @@ is wider or cannot be ordered, with --fail-on any when anything differs, else 0.
 		if failOn != "" && failOn != "wider" && failOn != "any" {
 			return &usageError{msg: "--fail-on must be wider or any, not " + quoteOdd(failOn)}
 		}
-		h, err := gatherHost()
+		h, err := host.Gather()
 		if err != nil {
 			return err
 		}

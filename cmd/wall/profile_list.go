@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/profile/lint"
@@ -94,7 +95,7 @@ func printProfiles(s streams, list []listedProfile) error {
 // listProfiles finds every profile, sorted by name and within one name from the
 // lowest layer to the highest.
 func listProfiles() ([]listedProfile, error) {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return nil, err
 	}

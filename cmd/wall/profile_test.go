@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/profile/lint"
@@ -21,7 +22,7 @@ func TestStarters(t *testing.T) {
 	for _, l := range languages {
 		names = append(names, l.files[0])
 	}
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

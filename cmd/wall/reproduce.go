@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -249,7 +250,7 @@ func (x *reproduction) mapAll(words []string) []string {
 // tell prints what is different here, and refuses what the record allows beyond the
 // profile of here.
 func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/wallsandbox/wall/envscrub/source"
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
@@ -195,7 +196,7 @@ func (j job) plan() (plan.Plan, error) {
 // or negative.
 func gather(f *shared, status int, resolve resolver) (j job, err error) {
 	j.resolve = resolve
-	if j.host, err = gatherHost(); err != nil {
+	if j.host, err = host.Gather(); err != nil {
 		return j, err
 	}
 	if f.scratch != "" {

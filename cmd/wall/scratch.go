@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wallsandbox/wall/cgroup"
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/scratch"
@@ -86,7 +87,7 @@ Directories of runs with --scratch-root DIR are found with the same flag here.`,
 
 // scratchRoot gives the root that the flag --scratch-root means.
 func scratchRoot(flag string) (string, error) {
-	h := profile.Host{UID: os.Getuid(), Cwd: physicalCwd(), TempDir: tempDir}
+	h := profile.Host{UID: os.Getuid(), Cwd: host.WorkingDir(), TempDir: host.TempDir}
 	var err error
 	if flag != "" {
 		err = setScratchRoot(&h, flag)

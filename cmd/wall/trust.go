@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -173,7 +174,7 @@ func findProject(h profile.Host, file string) (projectFile, error) {
 // inspectProject tells what the content of a project layer widens, and whether it is
 // trusted. It reads the file once, so that what is accepted is what was shown.
 func inspectProject(file string) (r trustReport, store string, err error) {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return r, "", err
 	}
@@ -290,7 +291,7 @@ func (r trustReport) state() string {
 
 // untrustProject removes every trusted content of one project layer.
 func untrustProject(w io.Writer, file string) error {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return err
 	}
@@ -314,7 +315,7 @@ func untrustProject(w io.Writer, file string) error {
 
 // listTrust prints the trust store.
 func listTrust(s streams, asJSON bool) error {
-	h, err := gatherHost()
+	h, err := host.Gather()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/wallsandbox/wall/host"
 )
 
 // workspacePaths tells paths of a workspace, where a link may have been put to
@@ -17,10 +19,9 @@ type workspacePaths struct {
 // callerPaths gives the paths of the caller. Without an account record every
 // repository counts, which is the stricter way.
 func callerPaths() workspacePaths {
-	w := workspacePaths{cwd: physicalCwd()}
-	if passwd, err := readFact("/etc/passwd"); err == nil {
-		a, _ := findAccount(string(passwd), os.Getuid())
-		w.home = a.home
+	w := workspacePaths{cwd: host.WorkingDir()}
+	if a, err := host.AccountOf(os.Getuid()); err == nil {
+		w.home = a.Home
 	}
 	return w
 }

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func TestStrictFS(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	h, err := gatherHost()
+	h, err := Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestStrictFSUnderSwaps(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	h, err := gatherHost()
+	h, err := Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"errors"
@@ -17,6 +17,9 @@ import (
 // was put there in between, by a command that still runs in another box, say.
 // A device is not even opened, which could have an effect; a FIFO would block.
 type strictFS struct{ fs.ReadLinkFS }
+
+// FS gives the host's tree for profile.Host, see [Gather].
+func FS() fs.ReadLinkFS { return strictFS{os.DirFS("/").(fs.ReadLinkFS)} }
 
 var errNotFileOrDir = errors.New("not a regular file or a directory")
 
