@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,6 +42,12 @@ type Cmd struct {
 	// the command has ended. A plan with a limit of time has it lead one anyway, unless
 	// a standard stream is a terminal: that one is killed when the time is over.
 	OwnGroup bool
+	// Suspend is called with Plan.TTY "pty", when the command has stopped (by
+	// Ctrl-Z, for example) and the caller's terminal is as it was before Start. It
+	// stops this process, as a shell expects of a job, and returns true when it
+	// has been continued; false means that it cannot be stopped. Nil is false
+	// always. The command then goes on.
+	Suspend func(syscall.Signal) bool
 
 	ctx     context.Context
 	mu      sync.Mutex
@@ -48,8 +55,13 @@ type Cmd struct {
 	waited  bool
 	pid     int // stage 2, or the command itself with enforce off; a child of this process
 	pidfd   int
-	control int // write end of the life-line, -1 with enforce off
-	status  int // read end of the status pipe, -1 with enforce off
+	control int                      // write end of the life-line, -1 with enforce off
+	status  int                      // read end of the status pipe, -1 with enforce off
+	tty     int                      // by which the private terminal comes
+	term    *terminal                // nil without a private terminal
+	taken   atomic.Pointer[terminal] // the same, without mu
+	abort   chan struct{}
+	aborted sync.Once
 	scratch *scratch.Dir
 	copies  []chan error
 	result  Result
@@ -133,7 +145,7 @@ func Command(p plan.Plan) *Cmd { return CommandContext(context.Background(), p) 
 
 // CommandContext is like Command; when ctx is done, the box is killed.
 func CommandContext(ctx context.Context, p plan.Plan) *Cmd {
-	return &Cmd{Plan: p, ctx: ctx, pidfd: -1, control: -1, status: -1}
+	return &Cmd{Plan: p, ctx: ctx, pidfd: -1, control: -1, status: -1, abort: make(chan struct{})}
 }
 
 // Run starts the command and waits for it. See Start and Wait for errors.
@@ -168,7 +180,10 @@ func (c *Cmd) Start() (err error) {
 			err = errors.Join(err, c.release())
 		}
 	}()
-	if err := streams.open(c); err != nil {
+	err = streams.open(c)
+	c.term = streams.term
+	c.taken.Store(c.term)
+	if err != nil {
 		return err
 	}
 	if err := checkKept(&c.Plan); err != nil {
@@ -284,7 +299,7 @@ func (c *Cmd) startBox(streams *stdio) error {
 	if err != nil {
 		return err
 	}
-	c.status, c.control = ends.status, ends.control
+	c.status, c.control, c.tty = ends.status, ends.control, ends.tty
 	if err := c.enterCgroup(); err != nil {
 		unix.Close(ends.order)
 		return err
@@ -303,8 +318,9 @@ func (c *Cmd) startBox(streams *stdio) error {
 	return nil
 }
 
-// boxEnds are stage 1's ends of the three pipes to stage 2.
-type boxEnds struct{ order, status, control int }
+// boxEnds are stage 1's ends of the three pipes to stage 2, and of the socket by
+// which a private terminal comes, -1 without one.
+type boxEnds struct{ order, status, control, tty int }
 
 // clone starts stage 2. Its argument vector and environment say nothing,
 // because /proc shows both.
@@ -342,6 +358,15 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		argv = append(argv, strconv.Itoa(len(files)))
 	}
 	files = append(files, uintptr(orderR), uintptr(statusW), uintptr(controlR))
+	tty := [2]int{-1, -1}
+	if c.term != nil {
+		var err error
+		if tty, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
+			closeAll(fds...)
+			return boxEnds{}, &plan.Error{Op: "cannot start the box", Err: os.NewSyscallError("socketpair", err)}
+		}
+		files = append(files, uintptr(tty[1]))
+	}
 	if c.scratch != nil {
 		// The lock of the scratch directory lives as long as the box, also when
 		// this process is killed: what protects absent names is not
@@ -358,12 +383,18 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		Sys:   boxAttr(flags, c.Plan.Identity, caps, &c.pidfd),
 	})
 	closeAll(orderR, statusW, controlR)
+	if c.term != nil {
+		unix.Close(tty[1])
+	}
 	if err != nil {
 		closeAll(orderW, statusR, controlW)
+		if c.term != nil {
+			unix.Close(tty[0])
+		}
 		return boxEnds{}, &plan.Error{Op: "cannot make new namespaces", Origin: origin, Err: os.NewSyscallError("clone", err), Hint: hintClone(err)}
 	}
 	c.pid = pid
-	return boxEnds{order: orderW, status: statusR, control: controlW}, nil
+	return boxEnds{order: orderW, status: statusR, control: controlW, tty: tty[0]}, nil
 }
 
 // boxAttr is how stage 2 is cloned.
@@ -419,6 +450,11 @@ func (c *Cmd) awaitStart() error {
 			<-killed // the pidfd is closed next, and its number may be given to another box
 		}
 	}()
+	if c.term != nil {
+		if err := c.term.connect(c.tty, c.control); err != nil {
+			return err
+		}
+	}
 	kind, body, err := readMessage(fdReader(c.status))
 	switch {
 	case err == nil && kind == msgStarted:
@@ -442,8 +478,14 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	if !ok || s <= 0 || s > 64 {
 		return fmt.Errorf("nsexec: signal %v cannot be sent", sig)
 	}
-	if s == syscall.SIGKILL {
+	switch {
+	case s == syscall.SIGKILL:
 		return c.Kill()
+	case s == syscall.SIGWINCH && c.terminal() != nil:
+		c.term.resized()
+		return nil
+	case s == syscall.SIGCONT && c.terminal() != nil:
+		c.term.continued()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -451,6 +493,10 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	case !c.result.Started:
 		return errors.New("nsexec: not started")
 	case c.waited:
+		switch s {
+		case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+			c.stopWriting()
+		}
 		return os.ErrProcessDone
 	case c.control < 0:
 		return c.signalPlain(s)
@@ -466,6 +512,7 @@ func (c *Cmd) Kill() error {
 	case !c.result.Started:
 		return errors.New("nsexec: not started")
 	case c.waited:
+		c.stopWriting()
 		return os.ErrProcessDone
 	}
 	if c.grouped {
@@ -481,6 +528,28 @@ func (c *Cmd) signalPlain(s syscall.Signal) error {
 		return doneError(unix.Kill(-c.pid, s))
 	}
 	return doneError(unix.PidfdSendSignal(c.pidfd, s, nil, 0))
+}
+
+// stopWriting ends a Wait that waits only for a terminal that takes no output.
+func (c *Cmd) stopWriting() { c.aborted.Do(func() { close(c.abort) }) }
+
+// terminal is the connection to the private terminal while the command runs.
+func (c *Cmd) terminal() *terminal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.result.Started {
+		return nil
+	}
+	return c.term
+}
+
+// RestoreTerminal gives a terminal that a private one is connected to back as it
+// was before Start, at once. Wait does so too; this is for a program that is about to end
+// before that, by a signal or a panic. It may be called at any time and from any goroutine.
+func (c *Cmd) RestoreTerminal() {
+	if t := c.taken.Load(); t != nil {
+		t.leave()
+	}
 }
 
 func doneError(err error) error {
@@ -520,6 +589,9 @@ func (c *Cmd) Wait() error {
 	} else {
 		err = c.waitPlain()
 	}
+	if c.term != nil {
+		c.term.end(c.abort, c.ctx.Done())
+	}
 	close(c.done)
 	c.keepers.Wait()
 	c.lastLook()
@@ -545,6 +617,13 @@ func (c *Cmd) Wait() error {
 // was killed, and the command with it.
 func (c *Cmd) waitBox() error {
 	kind, body, err := readMessage(fdReader(c.status))
+	for err == nil && kind == msgStopped {
+		if c.term == nil || len(body) != 1 {
+			return errors.New("wall bug: stage 2 reports a stop without a terminal")
+		}
+		c.term.stopped(syscall.Signal(body[0]))
+		kind, body, err = readMessage(fdReader(c.status))
+	}
 	c.end()
 	if err == nil && kind == msgEnded {
 		e, perr := parseEnded(body)
@@ -658,6 +737,9 @@ func (c *Cmd) release() error {
 		var ws unix.WaitStatus
 		_ = retry(func() error { _, err := unix.Wait4(c.pid, &ws, 0, nil); return err })
 		c.waited = true
+	}
+	if c.term != nil {
+		c.term.end(c.abort, c.ctx.Done())
 	}
 	for _, fd := range []*int{&c.control, &c.status, &c.pidfd} {
 		if *fd >= 0 {

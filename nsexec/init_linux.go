@@ -46,9 +46,9 @@ func Main() {
 
 // firstFD is the first descriptor behind the standard streams. Stage 2 has its
 // three pipes at base, base+1 and base+2, where base is firstFD unless the plan
-// keeps descriptors; then it is argv[1]. At base+3 it holds the scratch directory, whose
-// lock says that the box lives, and at base+4 the directory of kept caches, if there is one,
-// which is locked likewise.
+// keeps descriptors; then it is argv[1]. With a private terminal a socket to hand it over is
+// at base+3. Behind that it holds the scratch directory, whose lock says that the box lives,
+// and the directory of kept caches, if there is one, which is locked likewise.
 const firstFD = 3
 
 // testOnlyStepHook makes a step fail; only the tests of this package set it.
@@ -66,11 +66,16 @@ type stage2 struct {
 	lowers  []lowerLayer // until the self-test
 	command atomic.Int64 // pid of the command once it runs
 	losing  atomic.Bool  // mounts are gone and the box is being ended
+
+	tty     int         // the private terminal, -1 for none
+	front   bool        // the command starts in its foreground
+	stopped atomic.Bool // the command has stopped, stage 1 knows, and it has not been continued
 }
 
 func (s *stage2) orderFD() int   { return s.base }
 func (s *stage2) statusFD() int  { return s.base + 1 }
 func (s *stage2) controlFD() int { return s.base + 2 }
+func (s *stage2) ttyFD() int     { return s.base + 3 } // only with a private terminal
 
 // run is the checklist of stage 2. It never returns.
 func (s *stage2) run() {
@@ -106,6 +111,9 @@ func (s *stage2) run() {
 	// After the mounts, so that it lies in the new tree.
 	s.step("directory", func() error { return enterDir(&s.p) })
 	// Opens the paths of the rules in the new tree; applied below.
+	// In the new tree, and before the descriptors that the command is to have are
+	// decided.
+	s.step("terminal", s.terminal)
 	s.step("ruleset", s.openRuleset)
 	s.step("filter", s.loadFilter)
 	// Before the command exists, so that no change goes unseen.
@@ -335,7 +343,8 @@ func (s *stage2) applyFilter() error {
 	return nil
 }
 
-// execute starts the command in a session and process group of its own: kill(0)
+// execute starts the command in a process group of its own, in a session of its own
+// or, on a private terminal, in that of pid 1: kill(0)
 // and PRIO_PGRP would reach group members outside the pid namespace otherwise.
 // The environment is handed over here and nowhere earlier.
 func (s *stage2) execute() (int, error) {
@@ -350,11 +359,11 @@ func (s *stage2) execute() (int, error) {
 	for i, v := range s.p.Env {
 		env[i] = v.Name + "=" + v.Value
 	}
-	pid, err := syscall.ForkExec(s.p.Command.Path, s.p.Command.Argv, &syscall.ProcAttr{
-		Env:   env,
-		Files: files,
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	attr := &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if s.tty >= 0 {
+		s.onTTY(attr)
+	}
+	pid, err := syscall.ForkExec(s.p.Command.Path, s.p.Command.Argv, attr)
 	if err == nil {
 		return pid, nil
 	}
@@ -399,7 +408,8 @@ func leave(status int) {
 const groupFlag = 0x80
 
 // control is the life-line and the way signals come in: one byte each, the
-// signal's number, with groupFlag or without. The end of the pipe ends the box.
+// signal's number, with groupFlag or without, or an order about the terminal. The end of
+// the pipe ends the box.
 func (s *stage2) control() {
 	buf := make([]byte, 64)
 	for {
@@ -409,7 +419,12 @@ func (s *stage2) control() {
 			leave(plan.ExitFailed)
 		}
 		for _, b := range buf[:n] {
-			s.deliver(syscall.Signal(b&^groupFlag), b&groupFlag != 0)
+			switch b {
+			case orderForeground, orderBackground:
+				s.goOn(b == orderForeground)
+			default:
+				s.deliver(syscall.Signal(b&^groupFlag), b&groupFlag != 0)
+			}
 		}
 	}
 }
@@ -421,6 +436,9 @@ func (s *stage2) deliver(sig syscall.Signal, group bool) {
 	pid := int(s.command.Load())
 	if pid == 0 {
 		return
+	}
+	if sig == syscall.SIGHUP {
+		s.hangUp(pid)
 	}
 	if group && unix.Kill(-pid, sig) == nil {
 		return
@@ -452,10 +470,17 @@ func (s *stage2) reap(pid int) {
 		leave(plan.ExitFailed) // the launcher is gone
 	}
 	go s.watchMounts()
+	options := 0
+	if s.tty >= 0 {
+		options = unix.WUNTRACED
+	}
 	for {
 		var ws unix.WaitStatus
-		n, err := unix.Wait4(-1, &ws, 0, nil)
+		n, err := unix.Wait4(-1, &ws, options, nil)
 		switch {
+		case err == nil && n == pid && ws.Stopped():
+			s.stop(ws.StopSignal())
+			continue
 		case err == unix.EINTR || (err == nil && n != pid):
 			continue
 		case err != nil:

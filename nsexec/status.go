@@ -16,6 +16,7 @@ import (
 //
 //	'S'  the command was executed          body: empty
 //	'F'  a step failed, nothing was executed  body: failure as JSON
+//	'T'  the command stopped, on a private terminal  body: the signal, one byte
 //	'E'  the command ended                 body: ended, fixed size
 //	'L'  mounts of the box are gone, it is ended  body: their mount points, NUL between them
 //
@@ -26,6 +27,7 @@ import (
 const (
 	msgStarted byte = 'S'
 	msgFailed  byte = 'F'
+	msgStopped byte = 'T'
 	msgEnded   byte = 'E'
 	msgLost    byte = 'L'
 
@@ -155,7 +157,7 @@ func readMessage(r io.Reader) (kind byte, body []byte, err error) {
 		return 0, nil, io.ErrUnexpectedEOF
 	}
 	switch head[0] {
-	case msgStarted, msgFailed, msgEnded, msgLost:
+	case msgStarted, msgFailed, msgStopped, msgEnded, msgLost:
 		return head[0], body, nil
 	}
 	return 0, nil, fmt.Errorf("status message of type %q", head[0])

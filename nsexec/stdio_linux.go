@@ -20,6 +20,8 @@ type stdio struct {
 	child     [3]int // descriptors that the child gets
 	owned     []int  // ours, to be closed once the child has them
 	jobs      []copyJob
+	term      *terminal // for a private terminal, or nil
+	piped     int       // the terminal on descriptor 1 that the child gets a pipe to, or -1
 }
 
 // A copyJob carries bytes between the caller and a pipe.
@@ -35,7 +37,12 @@ type copyJob struct {
 // command could reopen it through /proc/self/fd with more access than the
 // descriptor has.
 func (s *stdio) open(c *Cmd) error {
-	s.described = nil
+	s.described, s.piped = nil, -1
+	if c.Plan.TTY == plan.TTYPrivate && c.Plan.Enforce != plan.EnforceOff {
+		if err := s.openTerminal(c); err != nil {
+			return err
+		}
+	}
 	for i, stream := range []any{c.Stdin, c.Stdout, c.Stderr} {
 		if i == 2 && stream != nil && sameStream(c.Stdout, c.Stderr) {
 			// The same on both, as with 2>&1: one descriptor, so that the
@@ -47,13 +54,9 @@ func (s *stdio) open(c *Cmd) error {
 			continue
 		}
 		if stream == nil {
-			fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return &plan.Error{Op: "cannot open /dev/null", Err: err}
+			if err := s.null(i); err != nil {
+				return err
 			}
-			s.child[i] = fd
-			s.owned = append(s.owned, fd)
-			s.described = append(s.described, plan.Stdio{FD: i, Kind: plan.StdioNull, Read: true, Write: true})
 			continue
 		}
 		if f, ok := stream.(*os.File); ok {
@@ -61,8 +64,18 @@ func (s *stdio) open(c *Cmd) error {
 			if err != nil {
 				return err
 			}
-			direct := d.Kind != plan.StdioFile || c.Plan.Enforce == plan.EnforceOff
-			if !direct && c.Plan.Landlock.ABI > 0 {
+			replace := d.Kind == plan.StdioTTY && c.Plan.Enforce != plan.EnforceOff && c.Plan.TTY != plan.TTYInherit
+			if replace {
+				done, err := s.replaceTerminal(i, d, fd)
+				if err != nil {
+					return err
+				}
+				if done {
+					continue
+				}
+			}
+			direct := d.Kind != plan.StdioFile && !replace || c.Plan.Enforce == plan.EnforceOff
+			if d.Kind == plan.StdioFile && !direct && c.Plan.Landlock.ABI > 0 {
 				// Landlock's rules for a writable tree reach a protected file
 				// in it, too, when it is reopened through /proc/self/fd.
 				carved, err := carvedOut(&c.Plan, fd)
@@ -94,6 +107,80 @@ func (s *stdio) open(c *Cmd) error {
 		s.jobs = append(s.jobs, copyJob{writer: stream.(io.Writer), pipe: r})
 	}
 	return nil
+}
+
+// null gives the child /dev/null.
+func (s *stdio) null(i int) error {
+	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &plan.Error{Op: "cannot open /dev/null", Err: err}
+	}
+	s.child[i] = fd
+	s.owned = append(s.owned, fd)
+	s.described = append(s.described, plan.Stdio{FD: i, Kind: plan.StdioNull, Read: true, Write: true})
+	return nil
+}
+
+// openTerminal makes ready for a private terminal: standard input must be one.
+func (s *stdio) openTerminal(c *Cmd) error {
+	refuse := func(err error) error { return &plan.Error{Op: "cannot give the command a private terminal", Err: err} }
+	fds := [3]int{-1, -1, -1}
+	for i, stream := range []any{c.Stdin, c.Stdout, c.Stderr} {
+		f, ok := stream.(*os.File)
+		if !ok || f == nil {
+			continue
+		}
+		d, fd, err := s.file(i, f)
+		if err != nil {
+			return err
+		}
+		if d.Kind == plan.StdioTTY && (i == 0 || fds[0] >= 0 && sameTerminal(fds[0], fd)) {
+			fds[i] = fd
+		}
+	}
+	if fds[0] < 0 {
+		return refuse(errors.New("standard input is no terminal"))
+	}
+	var out []int
+	for _, fd := range fds[1:] {
+		if fd >= 0 {
+			out = append(out, fd)
+		}
+	}
+	t, err := newTerminal(fds[0], out, fds[1] >= 0)
+	if err != nil {
+		return err
+	}
+	t.suspend = c.Suspend
+	t.hup = func() { _ = c.Signal(unix.SIGHUP) } // the box may have ended
+	s.term = t
+	return nil
+}
+
+// replaceTerminal gives the child something else in place of the caller's
+// terminal: the private one, which stage 2 puts where the description says
+// terminal, or /dev/null for standard input. False: a pipe is to be used.
+func (s *stdio) replaceTerminal(i int, d plan.Stdio, fd int) (bool, error) {
+	switch {
+	case s.term != nil && (i == 0 || sameTerminal(s.term.in, fd)):
+		if err := s.null(i); err != nil {
+			return false, err
+		}
+		s.described[i] = d
+		return true, nil
+	case i == 0:
+		return true, s.null(i)
+	case i == 1:
+		s.piped = fd
+	case s.piped >= 0 && sameTerminal(s.piped, fd):
+		// One pipe for both, so that the order is kept.
+		s.child[2] = s.child[1]
+		d = s.described[1]
+		d.FD = 2
+		s.described = append(s.described, d)
+		return true, nil
+	}
+	return false, nil
 }
 
 // sameStream compares two writers; those whose types cannot be compared differ.

@@ -33,6 +33,7 @@ type Plan struct {
 	Landlock Landlock   // the file rules said a second time, and scopes
 	Seccomp  Seccomp    // system call filter
 	Stdio    []Stdio    // descriptors 0, 1 and 2 as the caller gave them
+	TTY      TTY        // what happens to the terminals among them
 	KeepFDs  []int      // further descriptors that pass, ascending
 	Checks   []Check    // the self-test, tried after the box is built
 	Env      []EnvVar   // the complete environment, sorted by name
@@ -352,6 +353,21 @@ type Seccomp struct {
 	Program []byte // a compiled custom filter (struct sock_filter array, host byte order); then Profile is its name
 	Origin  Origin
 }
+
+// TTY says what happens to a terminal on descriptors 0 to 2.
+type TTY string
+
+// The values of TTY; the empty one means TTYNone.
+const (
+	// TTYNone: the command gets no terminal. On descriptor 0 it becomes
+	// /dev/null, on 1 and 2 a pipe whose bytes are copied to the terminal.
+	TTYNone TTY = "none"
+	// TTYPrivate: the command has a terminal of the box's own, and the caller's
+	// is connected to it. Descriptor 0 must be a terminal.
+	TTYPrivate TTY = "pty"
+	// TTYInherit: the command gets the caller's terminal itself.
+	TTYInherit TTY = "inherit"
+)
 
 // StdioKind is what one of the descriptors 0-2 refers to.
 type StdioKind string

@@ -57,6 +57,7 @@ func sample() Plan {
 		},
 		Seccomp: Seccomp{Profile: "custom.json", Program: make([]byte, 16), Origin: o},
 		Stdio:   []Stdio{{0, StdioNull, true, true}, {1, StdioPipe, false, true}, {2, StdioFile, false, true}},
+		TTY:     TTYInherit,
 		KeepFDs: []int{3, 7},
 		Checks:  []Check{{CheckUnreadable, "/home/u/.ssh", o}, {CheckNoCaps, "", o}, {CheckLayer, "/home/u/go/pkg/mod", o}},
 		Env: []EnvVar{

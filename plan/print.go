@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -119,6 +120,7 @@ func (p Plan) Print(w io.Writer) error {
 	for _, s := range p.Stdio {
 		line(none, "descriptor %d %s read=%t write=%t", s.FD, s.Kind, s.Read, s.Write)
 	}
+	line(none, "terminal %s", cmp.Or(p.TTY, TTYNone))
 	for _, fd := range p.KeepFDs {
 		line(none, "descriptor %d kept", fd)
 	}

@@ -68,6 +68,21 @@ func (p Plan) Validate() error {
 	if len(p.Stdio) != 3 {
 		bad("%d standard streams described, want 3", len(p.Stdio))
 	}
+	switch p.TTY {
+	case "", TTYNone, TTYInherit:
+	case TTYPrivate:
+		if len(p.Stdio) > 0 && p.Stdio[0].Kind != StdioTTY {
+			bad("a private terminal without a terminal on descriptor 0")
+		}
+		if p.Enforce != EnforceOff && !slices.ContainsFunc(p.Mounts, func(m Mount) bool { return m.Op == OpDevpts && m.Target == "/dev/pts" }) {
+			bad("a private terminal without a devpts of the box's own")
+		}
+	default:
+		bad("terminal %q", p.TTY)
+	}
+	if p.Enforce == EnforceOff && p.TTY != "" && p.TTY != TTYInherit {
+		bad("enforce off with terminal %q", p.TTY)
+	}
 	for i, fd := range p.KeepFDs {
 		if fd < 3 || (i > 0 && fd <= p.KeepFDs[i-1]) {
 			bad("kept descriptors %v are not ascending from 3", p.KeepFDs)

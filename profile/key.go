@@ -111,7 +111,6 @@ var tables = []string{"filesystem", "network", "environment", "process", "limits
 const (
 	needsNetwork = "filtering the network by host name"
 	needsPorts   = "passing single ports between the host and the box"
-	needsPTY     = "a private terminal"
 )
 
 // keyTable is read by every launch: it is data without closures, so that it

@@ -35,9 +35,6 @@ func (s *settings) unavailable() error {
 			refuse("network.publish", needsPorts, ports, p.Origin)
 		}
 	}
-	if s.TTY.V == "pty" {
-		refuse(`process.tty = "pty"`, needsPTY, "use --tty auto, inherit or none", s.TTY.Origin)
-	}
 	return errors.Join(errs...)
 }
 

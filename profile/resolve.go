@@ -120,7 +120,7 @@ func (r *resolver) resolve() (plan.Plan, error) {
 	if r.stored, err = r.injected(); err != nil {
 		return plan.Plan{}, err
 	}
-	var errs []error
+	errs := []error{r.terminal()}
 	if r.p.Enforce == plan.EnforceOff {
 		errs = append(errs, r.sources())
 	} else {
@@ -146,6 +146,29 @@ func (r *resolver) resolve() (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	return r.p, nil
+}
+
+// terminal decides about the terminals among descriptors 0 to 2. A private one is
+// possible where the command would read from the caller's: wall then reads from
+// it. Otherwise nobody may, and the command gets what there is.
+func (r *resolver) terminal() error {
+	is := func(s plan.Stdio) bool { return s.Kind == plan.StdioTTY }
+	onStdin := slices.ContainsFunc(r.h.Stdio, func(s plan.Stdio) bool { return s.FD == 0 && is(s) })
+	mode := r.s.TTY
+	switch {
+	case r.p.Enforce == plan.EnforceOff:
+		r.p.TTY = plan.TTYInherit
+	case mode.V == "pty" && !onStdin && !r.o.NoCommand:
+		return &plan.Error{Op: "cannot give the command a private terminal", Origin: mode.Origin, Err: errors.New("standard input is no terminal"),
+			Hint: `with process.tty = "auto" it has one where standard input is a terminal`}
+	case mode.V == "auto" && onStdin, mode.V == "pty":
+		r.p.TTY = plan.TTYPrivate
+	case mode.V == "none", !slices.ContainsFunc(r.h.Stdio, is):
+		r.p.TTY = plan.TTYNone
+	default:
+		r.p.TTY = plan.TTYInherit
+	}
+	return nil
 }
 
 // lookup gives the last value of a variable, as a program would see it.

@@ -49,7 +49,7 @@ var policyFlags = []policyFlag{
 	{name: "enforce", arg: "LEVEL", usage: "which walls are up", choice: []string{"off", "fs", "fs+net"}},
 	{name: "if-unavailable", arg: "ACTION", usage: "when this host cannot build a wall", choice: []string{"fail", "degrade"}},
 	{name: "seccomp", arg: "FILTER", usage: "system call filter: default, strict, or an OCI seccomp file"},
-	{name: "tty", arg: "MODE", usage: "what happens to a terminal on descriptors 0-2", choice: []string{"auto", "inherit", "none"}, known: []string{"pty"}},
+	{name: "tty", arg: "MODE", usage: "what happens to a terminal on descriptors 0-2", choice: []string{"auto", "pty", "inherit", "none"}},
 	{name: "timeout", arg: "DURATION", usage: "end the command after that time, such as 90s or 10m; 0 is no limit"},
 	{name: "limit", arg: "NAME=VALUE", usage: "limit memory, processes, scratch, time, grace, open-files, file-size, output, core", many: true},
 }

@@ -172,7 +172,7 @@ func (g *gateRun) run() error {
 	if err != nil {
 		r = gate.Refused(err)
 	} else {
-		signals = newRelay(false, cancel)
+		signals = newRelay(useNone, cancel)
 		r = gate.RunPhases(ctx, phases, g.options(signals, status, &outs))
 		_, again := scratch.Collect(scratch.DefaultRoot(g.j.host.TempDir, g.j.host.UID))
 		collectErr = errors.Join(collectErr, again)

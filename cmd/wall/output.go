@@ -27,11 +27,16 @@ func printError(w *os.File, err error) {
 
 // printWarning tells of a failure that wall survives, or of a danger.
 func printWarning(w *os.File, text string) {
+	_, _ = io.WriteString(w, warning(w, text)+"\n") // as in printError
+}
+
+// warning is the line of printWarning without its end.
+func warning(w *os.File, text string) string {
 	prefix := "wall: warning: "
 	if colours(w) {
 		prefix = "wall: " + ansiRed + "warning:" + ansiReset + " "
 	}
-	_, _ = io.WriteString(w, prefix+oneLine(text)+"\n") // as in printError
+	return prefix + oneLine(text)
 }
 
 // explain is plan.Explain with the program's name in front of every error.

@@ -301,8 +301,7 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	onTerminal := slices.ContainsFunc([]*os.File{s.in, s.out, s.err}, isTerminal)
-	signals := newRelay(p.Enforce == plan.EnforceOff && onTerminal, cancel)
+	signals := newRelay(useOf(p, s), cancel)
 	filled, err := values.Fill(ctx, p)
 	if err != nil {
 		err = o.stopped(signals, err)
@@ -310,6 +309,8 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	}
 	cmd := nsexec.CommandContext(ctx, filled)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+	cmd.Suspend = suspend
+	signals.watch(cmd)
 	gitBefore := viewGit(p)
 	terminals := saveTerminals(s)
 	defer restoreTerminals(terminals)
@@ -318,9 +319,14 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 		return o, err
 	}
 	signals.start(cmd)
+	end := "\n"
+	if signals.use == usePrivate {
+		end = "\r\n"                  // the terminal is raw
+		_ = cmd.Signal(unix.SIGWINCH) // its size may have changed before wall heard of it
+	}
 	for _, e := range cmd.SeedErrors() {
 		// The command runs without the file, so that a login in it fails.
-		printWarning(s.err, plan.Printable(e.Error()))
+		_, _ = io.WriteString(s.err, warning(s.err, plan.Printable(e.Error()))+end)
 	}
 	statusErr := status.send(event{Event: "started"})
 	err = cmd.Wait()
@@ -357,6 +363,17 @@ func (o *outcome) stopped(signals *relay, err error) error {
 		Op:   "stopped by " + signalName(o.gaveUp) + " before the command ran",
 		Exit: 128 + int(o.gaveUp),
 	}
+}
+
+// useOf says how the command of p is connected to a terminal among the streams.
+func useOf(p plan.Plan, s streams) terminalUse {
+	switch {
+	case p.Enforce == plan.EnforceOff && slices.ContainsFunc([]*os.File{s.in, s.out, s.err}, isTerminal):
+		return useShared
+	case p.Enforce != plan.EnforceOff && p.TTY == plan.TTYPrivate:
+		return usePrivate
+	}
+	return useNone
 }
 
 // statusError tells that --status-fd did not work.

@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,11 +33,27 @@ var forwarded = []os.Signal{
 // process group.
 var fromTerminal = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
 
+// deadly are the further signals that end a program written in Go. They are not
+// passed on; while the terminal is wall's, they must not end it as it is.
+var deadly = []os.Signal{
+	unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGTRAP,
+}
+
 // A target takes signals for the command: *nsexec.Cmd.
 type target interface {
 	Signal(os.Signal) error
 	Kill() error
+	RestoreTerminal()
 }
+
+// A terminalUse says how the command is connected to the terminal.
+type terminalUse int
+
+const (
+	useNone    terminalUse = iota // through pipes, or by descriptors in a session of its own
+	useShared                     // it is in wall's process group
+	usePrivate                    // it has one of its own, which wall connects to
+)
 
 // A relay passes the signals sent to wall on to the command.
 type relay struct {
@@ -44,8 +61,9 @@ type relay struct {
 	listening chan struct{} // closed when all signals are asked for
 	done      chan struct{}
 	cancel    context.CancelFunc // gives up a box that is being built
-	shares    bool               // wall and the command are in one process group of a terminal
+	use       terminalUse
 
+	private    atomic.Pointer[target] // whose terminal is to be restored
 	mu         sync.Mutex
 	to         target           // nil until the command runs
 	timer      *time.Timer      // gives up
@@ -63,21 +81,26 @@ type relay struct {
 // for while the box is being built. One that comes before that ends wall as it
 // would end any program, and the box with it.
 //
-// Without a box (shares) the command stays in wall's process group. Then it gets
+// Without a box (useShared) the command stays in wall's process group. Then it gets
 // what the terminal sends without wall's help, and would get it twice: wall only
 // outlives it, and stops and continues as any program.
-func newRelay(shares bool, cancel context.CancelFunc) *relay {
+func newRelay(use terminalUse, cancel context.CancelFunc) *relay {
 	r := &relay{
 		signals:   make(chan os.Signal, 64),
 		listening: make(chan struct{}),
 		done:      make(chan struct{}),
 		cancel:    cancel,
-		shares:    shares,
+		use:       use,
+	}
+	asked := forwarded
+	if use == usePrivate {
+		asked = slices.Concat(forwarded, deadly)
 	}
 	go func() {
-		for _, s := range forwarded {
+		defer r.guard()
+		for _, s := range asked {
 			outlives := s == unix.SIGINT || s == unix.SIGQUIT
-			if r.shares && slices.Contains(fromTerminal, s) && !outlives {
+			if r.use == useShared && slices.Contains(fromTerminal, s) && !outlives {
 				continue
 			}
 			if !signal.Ignored(s) {
@@ -93,8 +116,28 @@ func newRelay(shares bool, cancel context.CancelFunc) *relay {
 	return r
 }
 
+// guard gives the terminal back before a panic ends wall.
+func (r *relay) guard() {
+	if p := recover(); p != nil {
+		r.restore()
+		panic(p)
+	}
+}
+
+// restore gives the terminal back, if the command runs.
+func (r *relay) restore() {
+	if to := r.private.Load(); to != nil {
+		(*to).RestoreTerminal()
+	}
+}
+
 // take does what one signal asks for.
 func (r *relay) take(s syscall.Signal) {
+	if slices.Contains(deadly, os.Signal(s)) {
+		r.restore()
+		dieOf(s)
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s == unix.SIGTERM {
@@ -126,7 +169,7 @@ func (r *relay) giveUp(s syscall.Signal) {
 // pass sends one signal to the command, which may have ended: that is the only
 // reason for which sending fails, and then nobody is left to get it.
 func (r *relay) pass(s syscall.Signal) {
-	if r.shares && slices.Contains(fromTerminal, os.Signal(s)) {
+	if r.use == useShared && slices.Contains(fromTerminal, os.Signal(s)) {
 		return
 	}
 	switch s {
@@ -142,11 +185,17 @@ func (r *relay) pass(s syscall.Signal) {
 		// SIGTSTP unless it is handled (POSIX: orphaned process groups), so that
 		// only SIGSTOP is sure to stop it.
 		_ = r.to.Signal(unix.SIGSTOP)
+		if r.use == usePrivate {
+			return // wall stops when the command has, see suspend
+		}
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 		return
 	}
 	_ = r.to.Signal(s)
 }
+
+// watch says whose terminal to restore, from before the command runs.
+func (r *relay) watch(t target) { r.private.Store(&t) }
 
 // start says that the command runs, and passes on what has waited.
 func (r *relay) start(t target) {
@@ -179,7 +228,10 @@ func (r *relay) stop() (terminated bool, gaveUp syscall.Signal) {
 
 // dieOf ends wall by a signal. It returns when the signal is ignored.
 func dieOf(s syscall.Signal) {
-	signal.Reset(s)
+	if !signal.Ignored(s) {
+		// signal.Reset leaves the runtime's handler for some of them.
+		_ = setDefault(s, nil)
+	}
 	// A core dump of wall would tell nothing about the command.
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	if unix.Kill(os.Getpid(), s) == nil && !signal.Ignored(s) {

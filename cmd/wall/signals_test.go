@@ -24,6 +24,12 @@ func (r *recorder) Signal(s os.Signal) error {
 	return nil
 }
 
+func (r *recorder) RestoreTerminal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, "restore")
+}
+
 func (r *recorder) Kill() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +62,7 @@ func raise(t *testing.T, s unix.Signal) {
 }
 
 func TestRelayPassesSignals(t *testing.T) {
-	r := newRelay(false, func() { t.Error("the box is given up") })
+	r := newRelay(useNone, func() { t.Error("the box is given up") })
 	<-r.listening
 	raise(t, unix.SIGUSR1) // waits for the command
 	time.Sleep(50 * time.Millisecond)
@@ -80,7 +86,7 @@ func TestRelayPassesSignals(t *testing.T) {
 }
 
 func TestRelayKillsOnSecondInterrupt(t *testing.T) {
-	r := newRelay(false, func() {})
+	r := newRelay(useNone, func() {})
 	<-r.listening
 	var rec recorder
 	r.start(&rec)
@@ -106,7 +112,7 @@ func TestRelayKillsOnSecondInterrupt(t *testing.T) {
 func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
 		cancelled := make(chan struct{})
-		r := newRelay(false, func() { close(cancelled) })
+		r := newRelay(useNone, func() { close(cancelled) })
 		<-r.listening
 		raise(t, s)
 		select {
@@ -123,7 +129,7 @@ func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 // TestRelayWaitsForTheStart: the command runs a little before wall knows; a
 // signal sent in between is the command's.
 func TestRelayWaitsForTheStart(t *testing.T) {
-	r := newRelay(false, func() { t.Error("the box is given up") })
+	r := newRelay(useNone, func() { t.Error("the box is given up") })
 	<-r.listening
 	raise(t, unix.SIGTERM)
 	time.Sleep(giveUpAfter / 10)
@@ -140,7 +146,7 @@ func TestRelayWaitsForTheStart(t *testing.T) {
 
 // TestRelaySharesTheTerminal: the terminal has sent it to the command already.
 func TestRelaySharesTheTerminal(t *testing.T) {
-	r := newRelay(true, func() {})
+	r := newRelay(useShared, func() {})
 	<-r.listening
 	var rec recorder
 	r.start(&rec)

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +28,7 @@ type terminalState struct {
 	termios    unix.Termios
 	size       unix.Winsize
 	exclusive  bool
+	foreground bool // wall's process group is its foreground
 }
 
 // saveTerminals notes the state of the terminals among the standard streams, each
@@ -56,6 +63,7 @@ func readTerminal(fd int) (t terminalState, ok bool) {
 	t.discipline, _ = unix.IoctlGetInt(fd, unix.TIOCGETD) // N_TTY is 0
 	exclusive, err := unix.IoctlGetInt(fd, unix.TIOCGEXCL)
 	t.exclusive = err == nil && exclusive != 0
+	t.foreground = inForeground(fd)
 	return t, true
 }
 
@@ -106,9 +114,22 @@ func (was terminalState) restore() {
 	if is.size != was.size && !(inForeground(was.fd) && plausible(is.size)) {
 		_ = unix.IoctlSetWinsize(was.fd, unix.TIOCSWINSZ, &was.size)
 	}
+	if was.foreground && !is.foreground {
+		was.giveFront()
+	}
 	// tcflow(3): there is no asking whether output is held, and none of ours
 	// would come through. This has no effect when it is not.
 	_ = unix.IoctlSetInt(was.fd, unix.TCXONC, unix.TCOON)
+}
+
+// giveFront makes wall's process group the foreground again where a group of the
+// command was left there, as by a shell that was killed. A group that still has
+// processes is left: it is the shell's that put wall into the background.
+func (was terminalState) giveFront() {
+	group, err := unix.IoctlGetInt(was.fd, unix.TIOCGPGRP)
+	if err == nil && group > 0 && unix.Kill(-group, 0) == unix.ESRCH {
+		_ = unix.IoctlSetPointerInt(was.fd, unix.TIOCSPGRP, unix.Getpgrp())
+	}
 }
 
 // plausible reports whether somebody may have resized a window to this size. The
@@ -123,4 +144,96 @@ func plausible(size unix.Winsize) bool {
 func inForeground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
+}
+
+// suspend stops this process, and the others of its process group, as Ctrl-Z
+// would have: the terminal was in raw mode, so that nobody has sent them the
+// signal. False means that wall cannot be stopped, because its caller ignores
+// the signal or nobody would continue it.
+func suspend(s syscall.Signal) bool {
+	if s == unix.SIGSTOP {
+		s = unix.SIGTSTP
+	}
+	if signal.Ignored(s) || orphaned() {
+		return false
+	}
+	// Sent to this very thread, the signal stops the process before the call
+	// returns. The group must not send it a second time.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var old sigaction
+	if setAction(s, &sigaction{handler: sigIgn}, &old) != nil {
+		return false
+	}
+	_ = unix.Kill(0, s)
+	if setDefault(s, nil) == nil {
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), s)
+	}
+	_ = setAction(s, &old, nil)
+	return true
+}
+
+// A sigaction is the kernel's struct sigaction (asm-generic/signal-defs.h; the
+// same on amd64).
+type sigaction struct {
+	handler  uintptr
+	flags    uint64
+	restorer uintptr
+	mask     uint64
+}
+
+const sigIgn = 1 // SIG_IGN
+
+// setAction changes what a signal does, behind the back of package os/signal,
+// which cannot bring back the default of a signal that it has handled.
+func setAction(s syscall.Signal, act, old *sigaction) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(act)), uintptr(unsafe.Pointer(old)), unsafe.Sizeof(act.mask), 0, 0)
+	if errno != 0 {
+		return os.NewSyscallError("rt_sigaction", errno)
+	}
+	return nil
+}
+
+func setDefault(s syscall.Signal, old *sigaction) error { return setAction(s, &sigaction{}, old) }
+
+// orphaned reports whether nobody watches over wall's process group: no parent of
+// its processes is another job's in the same session, as a shell is (setpgid(2)).
+// The kernel discards the signals of a terminal that would stop such a group. Only the parents
+// from wall on are looked at; where /proc does not show them, nobody watches.
+func orphaned() bool {
+	own, ok := readStat(os.Getpid())
+	for p := own; ok && p.parent > 0; {
+		if p, ok = readStat(p.parent); ok && p.group != own.group {
+			return p.session != own.session
+		}
+	}
+	return true
+}
+
+// A procStat is what proc_pid_stat(5) tells of a process's place.
+type procStat struct{ parent, group, session int }
+
+func readStat(pid int) (s procStat, ok bool) {
+	text, err := readFact("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return s, false
+	}
+	return parseStat(string(text))
+}
+
+// parseStat reads the fields behind the name, which may hold anything.
+func parseStat(text string) (s procStat, ok bool) {
+	i := strings.LastIndexByte(text, ')')
+	if i < 0 {
+		return s, false
+	}
+	f := strings.Fields(text[i+1:])
+	if len(f) < 4 {
+		return s, false
+	}
+	var errs [3]error
+	s.parent, errs[0] = strconv.Atoi(f[1])
+	s.group, errs[1] = strconv.Atoi(f[2])
+	s.session, errs[2] = strconv.Atoi(f[3])
+	return s, errors.Join(errs[:]...) == nil
 }
