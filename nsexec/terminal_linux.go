@@ -313,13 +313,12 @@ func (t *terminal) continued() {
 }
 
 // hangup tells the box that the caller's terminal is gone, as the kernel would:
-// by SIGHUP, and by the end of the box's terminal.
+// first by the end of the box's terminal, then by SIGHUP. See close.
 func (t *terminal) hangup() {
 	if t.gone.CompareAndSwap(false, true) {
 		t.raw.Store(false)
 		t.wakeIn.set()
 		t.wakeOut.set()
-		go t.hup()
 	}
 }
 
@@ -555,6 +554,9 @@ func (t *terminal) close() {
 		if t.master >= 0 {
 			unix.Close(t.master)
 			t.master = -1
+			if t.gone.Load() {
+				go t.hup() // Start or Wait may be in the way
+			}
 		}
 		t.wakeIn.close()
 		t.wakeOut.close()
