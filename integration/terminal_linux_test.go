@@ -337,7 +337,7 @@ func TestTTYStop(t *testing.T) {
 		s.expect("outer> ")
 
 		// In the background it goes on writing, and stops when it wants to read.
-		s.typeIn("$WALL -- sh -c 'echo be''gun; while ! [ -e go ]; do sleep 0.05; done; echo went on; read x; echo read=$x'\n")
+		s.typeIn("$WALL -- sh -c 'echo be''gun; until [ -e go ]; do :; done; echo went on; read x; echo read=$x'\n")
 		s.expect("begun\r\n")
 		s.typeIn("\x1a")
 		s.expect("Stopped")
@@ -411,18 +411,25 @@ func TestTTYShell(t *testing.T) {
 	b.flags = []string{"--env", "PS1=inner> ", "--env", "TERM=dumb"}
 	s := onScreen(t, b.cmd("bash", "--norc", "--noprofile", "-i"))
 	s.expect("inner> ")
+	s.typeIn("sh -c 'while read x; do echo \"<$x>\"; done' &\n")
+	s.expect("inner> ")
+	s.typeIn("jobs\n") // in the background it may not read
+	s.expect("while read")
+	for range 2 {
+		s.typeIn("fg\nhello\n")
+		s.expect("<hello>\r\n")
+		s.typeIn("\x1a")
+		s.expect(`Stopped +sh -c`)
+		s.expect("inner> ")
+	}
 	s.typeIn("sleep 1000 & jobs\n")
 	s.expect(`Running +sleep 1000`)
-	s.typeIn("fg\n")
-	s.expect("fg\r\nsleep 1000\r\n")
-	s.typeIn("\x1a")
-	s.expect(`Stopped +sleep 1000`)
-	s.typeIn("bg; jobs\n")
-	s.expect(`Running +sleep 1000`)
-	s.typeIn("kill %1; wait; cat | cat\n")
-	s.expect(`cat \| cat\r\n`)
+	s.typeIn("kill %1 %2; kill -CONT %1; wait; echo kil''led\n")
+	s.expect("killed\r\n")
+	s.typeIn("echo be''gun; cat | sed -u 's/.*/<&>/'\n")
+	s.expect("begun\r\n")
 	s.typeIn("line\n")
-	s.expect("line\r\nline\r\n")
+	s.expect("<line>\r\n")
 	s.typeIn("\x03")
 	s.expect("inner> ")
 	s.typeIn("exit 3\n")
@@ -525,7 +532,8 @@ func TestTTYOutput(t *testing.T) {
 // terminal has gone as well.
 func TestTTYHangup(t *testing.T) {
 	b := newBox(t, "gate")
-	s := onScreen(t, b.cmd("/bin/sh", "-c", `trap 'echo hup >>hup' HUP; echo ready; while read x; do :; done; echo x || echo eio >>hup; exit 0`))
+	s := onScreen(t, b.cmd("/bin/sh", "-c", `trap 'echo hup >>hup' HUP; echo ready; while read x; do :; done
+		until test -s hup; do sleep 0.01; done; while echo x; do sleep 0.01; done; echo eio >>hup; exit 0`))
 	s.expect("ready")
 	s.pty.Close()
 	s.end()
@@ -807,7 +815,7 @@ func (m tmuxServer) keys(keys ...string) {
 
 // TestTmux: real terminal programs in a real terminal.
 func TestTmux(t *testing.T) {
-	need(t, "tmux", "bash", "less", "python3")
+	need(t, "tmux", "bash", "less", "vi", "python3")
 	b := newBox(t, "gate")
 	var lines strings.Builder
 	for i := range 200 {
@@ -846,23 +854,25 @@ func TestTmux(t *testing.T) {
 	m.keys("clear", "Enter")
 	m.shows(`^inner>\n`)
 
-	if _, err := exec.LookPath("vim"); err == nil {
-		m.keys("vim -u NONE -N text", "Enter")
-		m.shows(`line 1 of the file\nline 2`)
-		m.keys("/line 150", "Enter")
-		m.shows(`line 150 of`)
-		m.do("resize-window", "-x", "60", "-y", "20")
-		m.keys(":set lines? columns?", "Enter")
-		m.shows(`lines=20`)
+	m.keys("vi -u NONE -N text", "Enter")
+	m.shows(`line 1 of the file\nline 2`)
+	m.keys("/line 150", "Enter")
+	m.shows(`line 150 of`)
+	m.do("resize-window", "-x", "60", "-y", "20")
+	until(t, "resized", func() bool {
+		m.keys("Escape", "Escape", ":set lines? columns?", "Enter")
+		m.shows(`lines=`)
+		resized := strings.Contains(m.do("capture-pane", "-p"), "lines=20")
 		m.keys("Enter")
-		m.keys("C-z")
-		m.shows(`Stopped +vim`)
-		m.keys("fg", "Enter")
-		m.shows(`line 150 of`)
-		m.keys("dd:wq", "Enter")
-		until(t, "saved", func() bool { return !strings.Contains(read(t, b.ws+"/text"), "line 150 ") })
-		m.shows(`inner>`)
-	}
+		return resized
+	})
+	m.keys("C-z")
+	m.shows(`Stopped +vi`)
+	m.keys("fg", "Enter")
+	m.shows(`line 150 of`)
+	m.keys("dd:wq", "Enter")
+	until(t, "saved", func() bool { return !strings.Contains(read(t, b.ws+"/text"), "line 150 ") })
+	m.shows(`inner>`)
 	m.keys("exit", "Enter")
 	until(t, "over", func() bool { return exec.Command("tmux", "-S", m.socket, "has-session").Run() != nil })
 }
@@ -883,7 +893,8 @@ func TestScreen(t *testing.T) {
 	s.typeIn("stty size; echo $((40+2))\n")
 	s.expect("33 77")
 	s.expect("42")
-	s.typeIn("cat\n")
+	s.typeIn("cat\nline\n")
+	s.expect("line\r\nline\r\n|line\r\n.*line\r\n")
 	s.typeIn("\x03")
 	s.expect("inner> ")
 	s.typeIn("exit\n")

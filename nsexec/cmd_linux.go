@@ -485,7 +485,10 @@ func (c *Cmd) Signal(sig os.Signal) error {
 		c.term.resized()
 		return nil
 	case s == syscall.SIGCONT && c.terminal() != nil:
+		// It continues the command where that has stopped. Another SIGCONT,
+		// later, could undo the next stop.
 		c.term.continued()
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,6 +7,23 @@
 // its main function: stage 2 is the same binary, started through
 // /proc/self/exe with the single argument "wall-init" and an empty environment.
 //
+// # Terminals
+//
+// With Plan.TTY "pty", which Resolve chooses where the process has a terminal
+// on standard input, Cmd.Stdin must be that terminal (an *os.File). Start connects it with the
+// private terminal of the box, in raw mode while this process is in its
+// foreground, and Wait gives it back. The program passes on the signals that
+// concern the terminal, since the package takes none:
+//
+//   - SIGWINCH and SIGCONT, and those that are for the command (SIGINT, SIGTERM,
+//     SIGHUP, ...), to [Cmd.Signal];
+//   - SIGTSTP as SIGSTOP, after which [Cmd.Suspend] is called.
+//
+// It sets Cmd.Suspend to stop itself when the command stops, and calls
+// [Cmd.RestoreTerminal] before it ends by a signal or a panic. It calls Wait at once
+// after Start: stops are noticed there. A program that has no use for a terminal sets Plan.TTY
+// to "none" and passes no terminal.
+//
 // What the package does not promise: that a kernel bug cannot be used to
 // escape (the kernel is shared), and any confinement that is not in the plan.
 // It needs Linux 5.13: user namespaces (user_namespaces(7)), the mount API of

@@ -43,7 +43,7 @@ type terminal struct {
 	wakeIn, wakeOut event
 	flushes         chan chan struct{}
 	drained         chan struct{} // closed when the last output was written
-	running         sync.WaitGroup
+	running         atomic.Int32  // copiers
 	closing         sync.Once
 }
 
@@ -313,12 +313,13 @@ func (t *terminal) continued() {
 }
 
 // hangup tells the box that the caller's terminal is gone, as the kernel would:
-// first by the end of the box's terminal, then by SIGHUP. See close.
+// by SIGHUP, and by the end of the box's terminal, see close.
 func (t *terminal) hangup() {
 	if t.gone.CompareAndSwap(false, true) {
 		t.raw.Store(false)
 		t.wakeIn.set()
 		t.wakeOut.set()
+		go t.hup() // Start may be in the way
 	}
 }
 
@@ -542,9 +543,9 @@ func (t *terminal) end(abort, canceled <-chan struct{}) {
 // release is called by each of the two copiers at its end. The box's terminal is
 // closed when both have ended, which hangs it up.
 func (t *terminal) release() {
-	t.running.Done()
-	t.running.Wait()
-	t.close()
+	if t.running.Add(-1) == 0 {
+		t.close()
+	}
 }
 
 func (t *terminal) close() {
@@ -554,9 +555,6 @@ func (t *terminal) close() {
 		if t.master >= 0 {
 			unix.Close(t.master)
 			t.master = -1
-			if t.gone.Load() {
-				go t.hup() // Start or Wait may be in the way
-			}
 		}
 		t.wakeIn.close()
 		t.wakeOut.close()

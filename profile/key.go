@@ -199,7 +199,7 @@ var keyTable = []Key{
 		Doc: "How the caches are made: as a layer over the tool's own, or as a copy up to 64 MiB each.", Since: "0.1.0", field: func(f *File) any { return &f.CachesMethod }},
 
 	{Name: "process.tty", Type: TypeEnum, Values: []string{"none", "pty", "auto", "inherit"}, Default: `"auto"`, Tighten: EarlierTighter,
-		Doc: "What happens to a terminal on descriptors 0 to 2.", Since: "0.1.0", field: func(f *File) any { return &f.TTY }},
+		Doc: "What happens to a terminal on descriptors 0 to 2: none is given, the box has its own, its own where standard input is one, or it is passed.", Since: "0.1.0", field: func(f *File) any { return &f.TTY }},
 	{Name: "process.seccomp", Type: TypeFilter, Values: []string{"strict", "default"}, Default: `"default"`, Tighten: EarlierTighter,
 		Doc: "The system call filter: default, strict, or an OCI seccomp file.", Since: "0.1.0", field: func(f *File) any { return &f.Seccomp }},
 	{Name: "process.nested-sandboxes", Type: TypeBool, Default: "false", Tighten: FalseTighter,

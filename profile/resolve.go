@@ -163,7 +163,7 @@ func (r *resolver) terminal() error {
 			Hint: `with process.tty = "auto" it has one where standard input is a terminal`}
 	case mode.V == "auto" && onStdin, mode.V == "pty":
 		r.p.TTY = plan.TTYPrivate
-	case mode.V == "none", !slices.ContainsFunc(r.h.Stdio, is):
+	case mode.V == "none", mode.V == "auto" && !slices.ContainsFunc(r.h.Stdio, is):
 		r.p.TTY = plan.TTYNone
 	default:
 		r.p.TTY = plan.TTYInherit

@@ -54,6 +54,10 @@ find_missing() {
 	need util-linux command_exists setpriv
 	need passwd command_exists useradd
 	[ "$1" = demo ] && return
+	need tmux command_exists tmux
+	need screen command_exists screen
+	need less command_exists less
+	need vim-tiny command_exists vi
 	need cargo in_system_path cargo # an ordinary user cannot use what root has in its home
 	need npm in_system_path npm
 	need nodejs in_system_path node

@@ -311,6 +311,9 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Suspend = suspend
 	signals.watch(cmd)
+	if signals.use == usePrivate {
+		<-signals.listening // a signal must not end wall when it has the terminal
+	}
 	gitBefore := viewGit(p)
 	terminals := saveTerminals(s)
 	defer restoreTerminals(terminals)

@@ -20,9 +20,8 @@ func newShell(s streams) *cobra.Command {
 		Long: `Start the shell of the account record in a box, or /bin/sh when that shell is
 not visible inside. The default profile is "agent".
 
-The shell gets the terminal as it is, in a session of its own, which has no
-controlling terminal: the shell says that it has no job control, Ctrl-Z stops
-the whole box, and Ctrl-C interrupts the shell.`,
+The shell has a terminal of the box's own, connected to yours, with job control:
+Ctrl-Z stops what runs in the shell, and "suspend" stops the shell and wall.`,
 		Example: `  wall shell
   wall shell -p gate --home scratch`,
 		Args:                  noArgs,

@@ -128,7 +128,7 @@ termios.tcflow(1, termios.TCOOFF)
 					}
 				}()
 			}
-			args := append([]string{"run", "--scratch-root", realTemp(t)}, tt.flags...)
+			args := append([]string{"run", "--scratch-root", realTemp(t), "--tty", "inherit"}, tt.flags...)
 			var errs *os.File
 			if errs, err = os.Create(filepath.Join(realTemp(t), "err")); err != nil {
 				t.Fatal(err)

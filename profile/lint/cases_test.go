@@ -212,7 +212,7 @@ func TestNotes(t *testing.T) {
 		{"[environment]\ncaches = [\"go\", \"npm\"]\ninject = false", ""},
 		{"[environment]\ncaches = { tools = [\"go\"], keep = true }", "W060"},
 		{"[environment]\ncaches = { tools = [\"go\"], keep = false }", ""},
-		{"[process]\ntty = \"pty\"", "W052"},
+		{"[process]\ntty = \"pty\"", ""},
 		{"[filesystem]\nworkspace = \"read-write\"\nprotect = [\"@persistence\"]", ""},
 		{"[filesystem]\nworkspace = \"read-write\"\nprotect = [\".envrc\"]", "W053"},
 		{"[filesystem]\ngrant = [{ path = \"~\", access = \"read\", why = \"x\" }]", ""},

@@ -1,0 +1,202 @@
+package nsexec
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// ttyPlan is testPlan with a private terminal.
+func ttyPlan(t *testing.T, argv ...string) plan.Plan {
+	p := testPlan(t, argv...)
+	at := slices.IndexFunc(p.Mounts, func(m plan.Mount) bool { return m.Op == plan.OpSymlink })
+	p.Mounts = slices.Insert(p.Mounts, at, plan.Mount{Op: plan.OpDevpts, Target: "/dev/pts", MakeAs: plan.TypeDir})
+	p.TTY = plan.TTYPrivate
+	return p
+}
+
+// openTTY gives a terminal, and a function for its modes. The terminal is nobody's controlling one.
+func openTTY(t *testing.T) (master, slave *os.File, modes func() unix.Termios) {
+	t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close(); slave.Close() })
+	if err := pty.Setsize(slave, &pty.Winsize{Rows: 21, Cols: 43}); err != nil {
+		t.Fatal(err)
+	}
+	fd := int(slave.Fd())
+	return master, slave, func() unix.Termios {
+		m, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *m
+	}
+}
+
+// readUntil reads from a terminal until the text comes.
+func readUntil(t *testing.T, master *os.File, text string) string {
+	t.Helper()
+	var all []byte
+	buf := make([]byte, 4096)
+	for !bytes.Contains(all, []byte(text)) {
+		n, err := master.Read(buf)
+		if err != nil {
+			t.Fatalf("%v; no %q in %q", err, text, all)
+		}
+		all = append(all, buf[:n]...)
+	}
+	return string(all)
+}
+
+// TestTTYOfAProgram: what a program that uses the package gets.
+func TestTTYOfAProgram(t *testing.T) {
+	master, slave, modes := openTTY(t)
+	before := modes()
+	c := Command(ttyPlan(t, sh(`stty size; read x; echo "<$x>"; kill -STOP $$; echo "again"; stty size; exit 3`)...))
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	var stopped []syscall.Signal
+	c.Suspend = func(s syscall.Signal) bool {
+		stopped = append(stopped, s)
+		if modes() != before {
+			t.Error("the terminal is not as it was while the command is stopped")
+		}
+		if err := pty.Setsize(slave, &pty.Winsize{Rows: 7, Cols: 9}); err != nil {
+			t.Error(err)
+		}
+		return true
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if modes() == before {
+		t.Error("not raw")
+	}
+	if _, err := io.WriteString(master, "typed\n"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	got := readUntil(t, master, "7 9\r\n")
+	if got != "21 43\r\ntyped\r\n<typed>\r\nagain\r\n7 9\r\n" && got != "typed\r\n21 43\r\n<typed>\r\nagain\r\n7 9\r\n" {
+		t.Errorf("%q", got)
+	}
+	if err := <-done; err == nil || c.Result().ExitCode != 3 {
+		t.Errorf("%v, %+v", err, c.Result())
+	}
+	if !slices.Equal(stopped, []syscall.Signal{unix.SIGSTOP}) {
+		t.Errorf("suspended by %v", stopped)
+	}
+	if modes() != before {
+		t.Error("the terminal is not as it was")
+	}
+	c.RestoreTerminal() // has nothing to do, and must not mind
+	_ = c.Signal(unix.SIGWINCH)
+}
+
+// TestTTYStopWithoutSuspend: where nobody can stop the program the command goes on.
+func TestTTYStopWithoutSuspend(t *testing.T) {
+	master, slave, _ := openTTY(t)
+	c := Command(ttyPlan(t, sh(`for i in 1 2 3; do kill -TSTP $$; done; echo over`)...))
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	readUntil(t, master, "over")
+}
+
+// TestTTYRefused: a private terminal needs one to connect with, and what fails
+// after it was taken gives it back.
+func TestTTYRefused(t *testing.T) {
+	c := Command(ttyPlan(t, sh("exit 0")...))
+	if err := c.Run(); err == nil || !strings.Contains(err.Error(), "standard input is no terminal") {
+		t.Errorf("%v", err)
+	}
+	_, slave, modes := openTTY(t)
+	before := modes()
+	p := ttyPlan(t, sh("exit 0")...)
+	p.Profile = "fail:execve"
+	c = Command(p)
+	c.Stdin, c.Stdout = slave, slave
+	if err := c.Run(); err == nil || !strings.Contains(err.Error(), "step execve") {
+		t.Errorf("%v", err)
+	}
+	if modes() != before {
+		t.Error("the terminal is not as it was")
+	}
+}
+
+// TestTTYOutputStuck: a terminal that takes no output holds Wait up, until a
+// signal asks to end.
+func TestTTYOutputStuck(t *testing.T) {
+	_, slave, _ := openTTY(t)
+	c := Command(ttyPlan(t, sh("yes | head -c 100000")...))
+	c.Stdin, c.Stdout = slave, slave
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		_ = c.Signal(unix.SIGTERM)
+	}
+}
+
+// TestTTYPanic: a mistake of wall's own leaves the terminal as it was, too.
+func TestTTYPanic(t *testing.T) {
+	const helper = "WALL_TEST_TTY_PANIC"
+	if os.Getenv(helper) != "" {
+		testOnlyRelayHook = func(b []byte) {
+			if bytes.Contains(b, []byte("!")) {
+				panic("by the test")
+			}
+		}
+		c := Command(ttyPlan(t, sh("echo ready; exec sleep 1000")...))
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stdout
+		_ = c.Run() // does not come back
+		return
+	}
+	need(t, "userns", "landlock")
+	master, slave, modes := openTTY(t)
+	before := modes()
+	var errs bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTTYPanic$")
+	cmd.Env = append(os.Environ(), helper+"=1", "TMPDIR="+t.TempDir())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	readUntil(t, master, "ready")
+	if modes() == before {
+		t.Error("not raw")
+	}
+	if _, err := io.WriteString(master, "!"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(errs.String(), "panic: by the test") {
+		t.Errorf("%v\n%s", err, errs.String())
+	}
+	if modes() != before {
+		t.Error("the terminal is not as it was")
+	}
+}
