@@ -214,7 +214,7 @@ func orphaned() bool {
 type procStat struct{ parent, group, session int }
 
 func readStat(pid int) (s procStat, ok bool) {
-	text, err := readFact("/proc/" + strconv.Itoa(pid) + "/stat")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return s, false
 	}
