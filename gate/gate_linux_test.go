@@ -263,3 +263,37 @@ func TestStartingRefuses(t *testing.T) {
 		t.Error("the command ran")
 	}
 }
+
+// TestJudge: what is not certainly a success is none.
+func TestJudge(t *testing.T) {
+	p := plan.Plan{Bounds: plan.Bounds{Memory: plan.Bound{Value: 1 << 20, By: plan.ByWatch, Origin: plan.Origin{Text: "--limit memory=1MiB"}}}}
+	lost := errors.New("the box lost a mount")
+	for _, tt := range []struct {
+		name      string
+		r         nsexec.Result
+		err, done error
+		status    Status
+		exit      int
+	}{
+		{"success", nsexec.Result{Started: true}, nil, nil, Passed, 0},
+		{"never started", nsexec.Result{}, nil, nil, Failed, 125},
+		{"killed, and no status", nsexec.Result{Started: true, Killed: true}, nil, nil, Failed, 125},
+		{"lost", nsexec.Result{Started: true}, lost, nil, Failed, 125},
+		{"own status", nsexec.Result{Started: true, ExitCode: 3}, &nsexec.ExitError{}, nil, Failed, 3},
+		{"signal", nsexec.Result{Started: true, ExitCode: -1, Signal: unix.SIGABRT}, nil, nil, Failed, 134},
+		{"time", nsexec.Result{Started: true, TimedOut: true}, nil, nil, TimedOut, 124},
+		{"time, with a status of success", nsexec.Result{Started: true, TimedOut: true, ExitCode: 0}, nil, nil, TimedOut, 124},
+		{"memory", nsexec.Result{Started: true, Limit: plan.BoundMemory}, nil, nil, Limit, 123},
+		{"ended with the context", nsexec.Result{Started: true, Killed: true, Signal: unix.SIGKILL}, nil, context.Canceled, Failed, 137},
+		{"ended before the context", nsexec.Result{Started: true}, nil, context.Canceled, Passed, 0},
+	} {
+		var o Outcome
+		o.judge(tt.r, p, tt.err, tt.done)
+		if o.Status != tt.status || o.Exit != tt.exit {
+			t.Errorf("%s: %s, exit %d, want %s, %d", tt.name, o.Status, o.Exit, tt.status, tt.exit)
+		}
+		if o.Status == Limit && (o.Err == nil || !strings.Contains(plan.Explain(o.Err), "--limit memory=1MiB")) {
+			t.Errorf("%s: %v does not say who asked for it", tt.name, o.Err)
+		}
+	}
+}

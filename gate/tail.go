@@ -50,10 +50,7 @@ func (a amount) last(b []byte, cut bool) []byte {
 			_, size := utf8.DecodeLastRune(b[:at])
 			at -= size
 		}
-		if at > 0 || !cut {
-			return b[at:]
-		}
-		return trimStart(b)
+		return b[at:] // of n characters at most 4n bytes, which are kept
 	}
 	if len(b) > a.n {
 		b, cut = b[len(b)-a.n:], true
