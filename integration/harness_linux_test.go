@@ -159,6 +159,10 @@ var features = map[string]func() error{
 		_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 		return err
 	},
+	"npm-registry": func() error {
+		_, err := fetchAgents()
+		return err
+	},
 	"home": func() error {
 		_, err := os.Stat(accountHome())
 		return err

@@ -262,7 +262,7 @@ type Placeholder struct {
 }
 
 // A Seed is one regular file copied into the scratch directory, mode 0600,
-// without following links; a missing source is skipped.
+// without following links; of a missing one the directory is made.
 type Seed struct {
 	Source string // absolute host path
 	Target string // path below the scratch directory, for example "home/.codex/auth.json"

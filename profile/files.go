@@ -512,9 +512,9 @@ func (r *resolver) grants() {
 	}
 }
 
-// seeds asks for files to be copied into the scratch home. What is not there is
-// skipped, so that one profile serves a host that never logged in; so is what is
-// not a regular file, with a notice. A link in the last place is not followed.
+// seeds asks for files to be copied into the scratch home. What is not there
+// leaves an empty directory, so that one profile serves a host that never logged in; what is
+// not a regular file is skipped, with a notice. A link in the last place is not followed.
 func (r *resolver) seeds() {
 	b := r.b
 	byTarget := map[string]int{}
@@ -538,12 +538,12 @@ func (r *resolver) seeds() {
 			continue
 		}
 		switch {
-		case l.missing != "" || errors.Is(l.err, errNotDir):
+		case errors.Is(l.err, errNotDir):
 			continue
 		case l.err != nil:
 			fail(l.err, "")
 			continue
-		case !l.mode.IsRegular():
+		case l.missing == "" && !l.mode.IsRegular():
 			b.notices = append(b.notices, plan.Notice{Origin: s.Origin, Text: quote(l.path) + " is not copied into the scratch home: it is not a regular file",
 				Hint: "only regular files are copied, and links are not followed"})
 			continue

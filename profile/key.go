@@ -147,7 +147,7 @@ var keyTable = []Key{
 			{Name: "optional", Type: TypeBool, Default: "false", Doc: "Skip the line when the path does not exist.", Since: "0.1.0"},
 		}},
 	{Name: "filesystem.seed", Type: TypeSeeds, Default: "[]", Tighten: FewerTighter,
-		Doc: "Files that are copied into the scratch home before the start, mode 0600; one that does not exist is skipped.", Since: "0.1.0", field: func(f *File) any { return &f.Seed },
+		Doc: "Files that are copied into the scratch home before the start, mode 0600; of one that does not exist the directory is there, empty.", Since: "0.1.0", field: func(f *File) any { return &f.Seed },
 		Fields: []Key{
 			{Name: "path", Type: TypePath, Doc: "The file to copy.", Since: "0.1.0"},
 			{Name: "to", Type: TypePath, Doc: "Where it stands in the scratch home, as \"~/...\"; by default at the same path.", Since: "0.1.0"},

@@ -407,7 +407,8 @@ func TestKernelSeeds(t *testing.T) {
 	for _, n := range bad {
 		s.Seeds = append(s.Seeds, plan.Seed{Source: dir + "/" + n, Target: "home/bad/" + n, Origin: plan.Origin{Text: n}})
 	}
-	s.Seeds = append(s.Seeds, plan.Seed{Source: dir + "/dir/file", Target: "home/ok/file", Origin: plan.Origin{Text: "again"}})
+	s.Seeds = append(s.Seeds, plan.Seed{Source: dir + "/dir/file", Target: "home/ok/file", Origin: plan.Origin{Text: "again"}},
+		plan.Seed{Source: dir + "/missing", Target: "home/never/logged/in"})
 	d := prepare(t, s)
 	for n, want := range map[string]string{"file": "secret", "limit": strings.Repeat("x", maxSeed)} {
 		if data, err := os.ReadFile(d.Path() + "/home/ok/" + n); string(data) != want {
@@ -416,6 +417,9 @@ func TestKernelSeeds(t *testing.T) {
 	}
 	// "file" is a file by then, so nothing can go below it.
 	if got := names(t, d.Path()+"/home/ok"); !slices.Equal(got, []string{"dir", "file", "limit"}) {
+		t.Errorf("seeded %q", got)
+	}
+	if got := names(t, d.Path()+"/home/never/logged"); len(got) != 0 {
 		t.Errorf("seeded %q", got)
 	}
 	var told []string

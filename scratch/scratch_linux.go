@@ -232,6 +232,10 @@ func (d *Dir) seed(s plan.Seed) error {
 	// O_NONBLOCK: opening a FIFO must not wait for its writer.
 	from, err := openat2(unix.AT_FDCWD, s.Source, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, unix.RESOLVE_NO_SYMLINKS)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
+		// Programs expect at least the directory of their settings.
+		if dir, _, err := d.seedDir(s.Target); err == nil {
+			unix.Close(dir)
+		}
 		return nil
 	}
 	if err == unix.ELOOP {
