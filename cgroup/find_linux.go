@@ -46,13 +46,6 @@ func Find(need Need, id string) (plan.Cgroup, error) {
 		}
 		errs = append(errs, err)
 	}
-	if os.Geteuid() != 0 && h.unified.root != "" {
-		c, err := h.findScope(need, id)
-		if err == nil {
-			return c, nil
-		}
-		errs = append(errs, err)
-	}
 	if len(errs) == 0 {
 		return plan.Cgroup{}, errNone
 	}
@@ -102,12 +95,28 @@ func try(c plan.Cgroup, need Need) error {
 
 // enable makes sure that the children of a version 2 cgroup have controllers.
 func enable(dir string, controllers []string) error {
-	missing, err := missing(dir, "cgroup.subtree_control", controllers)
+	has := func(file string) ([]string, error) {
+		b, err := os.ReadFile(dir + "/" + file)
+		if err != nil {
+			return nil, err
+		}
+		on := strings.Fields(string(b))
+		var missing []string
+		for _, c := range controllers {
+			if !slices.Contains(on, c) {
+				missing = append(missing, c)
+			}
+		}
+		return missing, nil
+	}
+	missing, err := has("cgroup.subtree_control")
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if err := lacks(dir, "cgroup.controllers", controllers); err != nil {
+	if lacks, err := has("cgroup.controllers"); err != nil {
 		return err
+	} else if len(lacks) > 0 {
+		return unusable(dir, errors.New("the "+strings.Join(lacks, " and ")+" controller is not delegated to it"))
 	}
 	// Only what was delegated to the caller: root's groups are the system's.
 	var st unix.Stat_t
@@ -118,25 +127,6 @@ func enable(dir string, controllers []string) error {
 		return unusable(dir, errors.New("the "+strings.Join(missing, " and ")+" controller is not switched on for its children"))
 	}
 	return writeText(dir+"/cgroup.subtree_control", "+"+strings.Join(missing, " +"))
-}
-
-// missing gives the controllers that a control file does not list.
-func missing(dir, file string, controllers []string) ([]string, error) {
-	b, err := os.ReadFile(dir + "/" + file)
-	if err != nil {
-		return nil, err
-	}
-	on := strings.Fields(string(b))
-	return slices.DeleteFunc(slices.Clone(controllers), func(c string) bool { return slices.Contains(on, c) }), nil
-}
-
-// lacks says which controllers a group does not have.
-func lacks(dir, file string, controllers []string) error {
-	missing, err := missing(dir, file, controllers)
-	if err == nil && len(missing) > 0 {
-		err = unusable(dir, errors.New("the "+strings.Join(missing, " and ")+" controller is not delegated to it"))
-	}
-	return err
 }
 
 // A hierarchy is one mounted cgroup file system and the caller's place in it.

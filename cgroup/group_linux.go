@@ -41,11 +41,6 @@ type Group struct {
 // process has ended.
 func Enter(c plan.Cgroup, l Limits, pid int) (*Group, error) {
 	g := &Group{version: c.Version}
-	if c.Scope != "" {
-		if err := startScope(c, Need{c.Memory != "", c.Pids != ""}.controllers(), pid); err != nil {
-			return g, err
-		}
-	}
 	err := again(func() error {
 		if err := g.make(c, l); err != nil {
 			return err

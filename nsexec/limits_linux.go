@@ -15,7 +15,7 @@ import (
 )
 
 // remedyCgroup tells how to get a cgroup that the kernel counts in.
-const remedyCgroup = "run wall as root, in a session with a systemd of the user (loginctl enable-linger starts one), or below a cgroup of version 2 that belongs to you and has the controllers for its children; or accept a watch with --if-unavailable degrade"
+const remedyCgroup = "run wall as root, or below a cgroup of version 2 that belongs to you and has the controllers for its children, as the services and scopes of `systemd-run --user` do (`systemd-run --user --scope wall run ...`); or accept a watch with --if-unavailable degrade"
 
 // ProbeLimits tries what keeps the limits of memory and processes of a whole box: it
 // puts a process into a cgroup as a run would, and removes both. id names the
