@@ -900,3 +900,29 @@ func TestScreen(t *testing.T) {
 	s.typeIn("exit\n")
 	s.end()
 }
+
+// TestTTYForeground: a command without walls that took the foreground of the
+// terminal and died there leaves it to whoever started wall.
+func TestTTYForeground(t *testing.T) {
+	need(t, "python3")
+	b := newBox(t, "gate")
+	b.flags = []string{"--enforce", "off"}
+	took := b.argv("python3", "-c", `
+import os, signal
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    os.kill(os.getpid(), 9)
+os.waitpid(pid, 0)`)
+	cmd := exec.Command("sh", "-c", shellQuote(took)+`; echo "over $?"; read x; echo "got=$x"`)
+	cmd.Dir = b.ws
+	s := onScreen(t, cmd)
+	s.expect("over 0\r\n")
+	s.typeIn("line\n")
+	s.expect("got=line\r\n")
+	if code := s.end(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
