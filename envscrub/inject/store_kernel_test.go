@@ -521,6 +521,10 @@ func TestStoreRefusesOtherFiles(t *testing.T) {
 				_, err := s.Set(t.Context(), []Var{{"B", "b"}})
 				wantError(t, err, path, "it is not a regular file")
 				if which != "" {
+					wantError(t, err, "move it away") // restoring is no way out: it takes the lock
+					if strings.Contains(plan.Explain(err), "env restore") {
+						t.Errorf("the hint leads nowhere: %s", plan.Explain(err))
+					}
 					return
 				}
 				_, kept, err := s.Restore(t.Context())
@@ -534,6 +538,20 @@ func TestStoreRefusesOtherFiles(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What stands in the way of the last good state is found before the store changes.
+func TestStoreLastIsDirectory(t *testing.T) {
+	s := newStore(t)
+	set(t, s, Var{"A", "a"})
+	check(t, os.Remove(s.last()))
+	check(t, os.Mkdir(s.last(), 0o700))
+	_, err := s.Set(t.Context(), []Var{{"B", sentinel}})
+	wantError(t, err, s.last(), "is a directory", "nothing was changed")
+	want(t, s, Var{"A", "a"})
+	check(t, os.Remove(s.last()))
+	set(t, s, Var{"B", "b"})
+	only(t, s, "injected.json", "injected.json.last", "injected.json.lock")
 }
 
 func TestStoreRefusesForeignHands(t *testing.T) {
@@ -568,7 +586,7 @@ func TestStoreRefusesForeignHands(t *testing.T) {
 		wantError(t, err, "permission denied")
 		// What root wrote is not this user's: neither a directory...
 		_, err = Store{"/etc/injected.json"}.Load()
-		wantError(t, err, "it belongs to another user")
+		wantError(t, err, "it belongs to another user", "set XDG_CONFIG_HOME")
 		return
 	}
 	for _, path := range []func(Store) string{
@@ -584,6 +602,9 @@ func TestStoreRefusesForeignHands(t *testing.T) {
 		if path(s) != s.lock() {
 			_, err = s.Load()
 			wantError(t, err, "it belongs to another user")
+		}
+		if path(s) == filepath.Dir(s.Path) {
+			wantError(t, err, "set XDG_CONFIG_HOME") // chmod helps nobody who does not own it
 		}
 	}
 }

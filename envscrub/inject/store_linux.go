@@ -156,6 +156,10 @@ const newSuffix = ".new"
 // names: both are complete and on the disk before either gets its own.
 func (s Store) prepare(dir directory, data []byte) error {
 	names := []string{filepath.Base(s.Path), filepath.Base(s.last())}
+	// No file takes the name of a directory, and the store gets its name first.
+	if dir.isDir(names[1]) {
+		return s.fail("write", s.last(), unix.EISDIR, "nothing was changed; it is not what wall wrote: move it away")
+	}
 	for _, n := range names {
 		if err := dir.write(n+newSuffix, data); err != nil {
 			for _, n := range names {
@@ -244,7 +248,11 @@ func (s Store) acquire(ctx context.Context, dir directory) (func(), error) {
 	base := filepath.Base(s.lock())
 	f, err := dir.open(base, unix.O_RDWR|unix.O_CREAT)
 	if err != nil {
-		return nil, s.fail("use the lock file", s.lock(), err, dir.hint(err, base))
+		hint := dir.hint(err, base)
+		if errors.Is(err, errNotRegular) || errors.Is(err, errForeign) {
+			hint = "it is not what wall wrote, and holds nothing that wall needs: move it away" // restoring needs the lock, too
+		}
+		return nil, s.fail("use the lock file", s.lock(), err, hint)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -321,15 +329,16 @@ func (s Store) openDir(create bool) (directory, error) {
 		_ = f.Close() // opened for reading
 		return fail(os.NewSyscallError("fstat", err), "")
 	}
+	hint := ""
 	switch {
 	case int(st.Uid) != os.Geteuid():
-		err = errForeign
+		err, hint = errForeign, "set XDG_CONFIG_HOME to a directory of your own, or unset it"
 	case st.Mode&0o022 != 0:
-		err = errDirWritable
+		err, hint = errDirWritable, "nobody else may be able to change it: chmod go-w "+strconv.Quote(name)
 	}
 	if err != nil {
 		_ = f.Close() // opened for reading
-		return fail(err, "nobody else may be able to change it: chmod go-w "+strconv.Quote(name))
+		return fail(err, hint)
 	}
 	return directory{f}, nil
 }
@@ -448,6 +457,12 @@ func (d directory) remove(name string) error {
 		return err
 	}
 	return nil
+}
+
+func (d directory) isDir(name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 func (d directory) rename(from, to string) error {
