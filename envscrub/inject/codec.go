@@ -55,7 +55,7 @@ func decode(data []byte) ([]Var, error) {
 		return nil, fmt.Errorf("it takes more than %d bytes", MaxFile)
 	case !utf8.Valid(data):
 		return nil, errors.New("it is not UTF-8")
-	case hasSurrogate(data):
+	case HasSurrogate(data):
 		return nil, errors.New(`it has a character written as two \u escapes: write it as UTF-8`)
 	}
 	d := reader{json.NewDecoder(bytes.NewReader(data))}
@@ -188,10 +188,10 @@ func (d reader) variable() (Var, error) {
 	return v, err
 }
 
-// hasSurrogate reports whether a string has a \u escape of half a character.
+// HasSurrogate reports whether a string of JSON text has a \u escape of half a character.
 // encoding/json turns one without its other half into U+FFFD, which would change
 // a value in silence.
-func hasSurrogate(data []byte) bool {
+func HasSurrogate(data []byte) bool {
 	for i := 0; i+3 < len(data); i++ {
 		if data[i] != '\\' {
 			continue

@@ -381,6 +381,10 @@ func decode(body []byte, v any) error {
 	if err != nil || !utf8.Valid(body) {
 		return &refusal{statusBadRequest, "the request is not as the page sends it"}
 	}
+	// Browsers escape nothing else that way. It would become another text in silence.
+	if inject.HasSurrogate(body) {
+		return &refusal{statusUnprocessable, "The text holds half of a character (a lone surrogate), which cannot be stored."}
+	}
 	return nil
 }
 

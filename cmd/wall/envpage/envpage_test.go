@@ -225,6 +225,7 @@ func TestRefusals(t *testing.T) {
 		"two values":            {ask{"POST", "/api/unset", unset + unset, nil, ""}, 400},
 		"unknown member":        {ask{"POST", "/api/unset", `{"name":"KEPT","x":1}`, nil, ""}, 400},
 		"not UTF-8":             {ask{"POST", "/api/set", "{\"name\":\"A\",\"value\":\"\xff\"}", nil, ""}, 400},
+		"half a character":      {ask{"POST", "/api/set", `{"name":"A","value":"a\ud800b"}`, nil, ""}, 422},
 		"no such surface":       {ask{"GET", "/api/preview?surface=x", "", nil, ""}, 400},
 		"no surface":            {ask{"GET", "/api/preview", "", nil, ""}, 400},
 		"no such page":          {ask{"GET", "/index.html", "", nil, ""}, 404},
