@@ -165,7 +165,7 @@ func TestKernelKept(t *testing.T) {
 		if d, err := Prepare(plain()); err == nil {
 			t.Errorf("%s: accepted", what)
 			remove(t, d)
-		} else if text := plan.Explain(err); !strings.Contains(text, "cannot use "+kept+" for kept caches") || !strings.Contains(text, "caches.keep = false") {
+		} else if text := plan.Explain(err); !strings.Contains(text, "cannot use "+kept+" for kept caches") || !strings.Contains(text, "chmod -R u+rwX") || !strings.Contains(text, "caches.keep = false") {
 			t.Errorf("%s: %s", what, text)
 		}
 		if err := mend(); err != nil {

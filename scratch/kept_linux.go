@@ -18,7 +18,7 @@ var ErrKeptBusy = errors.New("another run uses it")
 // must belong to the caller alone.
 func openKept(k plan.KeptDir) (fd int, err error) {
 	fail := func(err error) (int, error) {
-		return -1, &plan.Error{Op: "cannot use " + k.Path + " for kept caches", Err: err, Hint: "remove it, or set caches.keep = false in the table [environment]"}
+		return -1, &plan.Error{Op: "cannot use " + k.Path + " for kept caches", Err: err, Hint: "remove it (chmod -R u+rwX DIRECTORY && rm -rf DIRECTORY: parts of it are closed to their owner), or set caches.keep = false in the table [environment]"}
 	}
 	dir, err := openat2(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
