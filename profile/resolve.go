@@ -61,6 +61,7 @@ type resolver struct {
 	stored    []envscrub.Assign           // the injected variables
 	from      map[string]plan.ValueSource // where values of variables are fetched
 	fetch     []fetched                   // the files of from
+	programs  []Item[Var]                 // those of from that are programs
 	protected []Item[string]              // of the key protect, groups expanded
 	git       Item[string]                // the element that asks for git's files to be protected; V is "" when none does
 	pwd       string                      // working directory as the command should see it in PWD

@@ -239,6 +239,7 @@ func (r *resolver) source(it Item[Var]) (plan.ValueSource, error) {
 			r.b.add(request{path: f.path, kind: reqHide, typ: plan.TypeFile, layer: ownLayer, origin: it.Origin})
 		}
 	case plan.SourceCommand:
+		r.programs = append(r.programs, it)
 		if l := r.layers[it.layer]; l.Kind == LayerFile && within(l.Path, r.at.workspace) {
 			return src, &plan.Error{Op: "cannot get the value of " + quote(it.V.Name) + " by running a program: the profile lies in the workspace", Origin: it.Origin,
 				Hint: "the program would run outside of the box; move the profile out of the workspace, for example to ~/.config/wall"}
@@ -311,6 +312,13 @@ func (r *resolver) fetchedPaths() {
 			r.b.errs = append(r.b.errs, f.fail(errors.New("the command can write there"), "move it to where no command can write"))
 		} else if err := r.fixed(f.located, nil); err != nil {
 			r.b.errs = append(r.b.errs, f.fail(err, "name the file by a path that no command can change"))
+		}
+	}
+	// A profile is protected from the run that uses it, and not from others with the same grants.
+	for _, it := range r.programs {
+		if l := r.layers[it.layer]; l.Path != "" && r.writable(l.Path) {
+			r.b.fail(&plan.Error{Op: "cannot get the value of " + quote(it.V.Name) + " by running a program: the profile lies where the command can write", Origin: it.Origin,
+				Hint: "the program would run outside of the box; move the profile to where no command can write, for example to ~/.config/wall"})
 		}
 	}
 }
