@@ -131,7 +131,7 @@ func TestLifeTogether(t *testing.T) {
 	for range 6 {
 		wg.Go(func() {
 			for range 60 {
-				if out, err := b.cmd("true").CombinedOutput(); err != nil {
+				if out, err := b.cmd("true").CombinedOutput(); err != nil || len(out) > 0 {
 					t.Errorf("%v\n%s", err, out)
 				}
 			}

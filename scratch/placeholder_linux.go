@@ -204,7 +204,14 @@ func (d *Dir) handOver(name string, entries []entry) (left []entry, err error) {
 	left = entries
 	to := name
 	if to == recordName {
-		to += "-" + strings.TrimPrefix(d.name, dirPrefix)
+		// Named for the file and not for the run: one that starts a second time has
+		// the same directory again, with another record. No other record has this
+		// inode number as long as there is a link to it.
+		f, err := look(d.fd, name)
+		if err != nil {
+			return entries, err
+		}
+		to += fmt.Sprintf("-%016x", f.ino)
 	}
 	var werr error
 	err = d.eachLive(func(fd int) bool {

@@ -1024,6 +1024,26 @@ func TestKernelConcurrency(t *testing.T) {
 	}
 }
 
+// A run that starts a second time has its old name, and hands over a second record.
+func TestKernelSecondStart(t *testing.T) {
+	dir := tempDir(t)
+	other := sample(dir)
+	other.Guards = []string{dir + "/p", dir + "/q"}
+	live := prepare(t, other)
+	s := sample(dir)
+	for _, name := range []string{"/p", "/q"} {
+		s.Placeholders = []plan.Placeholder{{Path: dir + name, Type: plan.TypeDir}}
+		remove(t, prepare(t, s))
+		if !isThere(dir + name) {
+			t.Errorf("%s vanished under a live run", name)
+		}
+	}
+	remove(t, live)
+	if got := names(t, dir); !slices.Equal(got, []string{"root"}) {
+		t.Errorf("left %q", got)
+	}
+}
+
 // Runs in one workspace start and end in any order; while any lives the
 // placeholder is there, and after the last it is gone.
 func TestKernelConcurrentPlaceholders(t *testing.T) {
