@@ -131,16 +131,24 @@ func (s *Server) bind(ctx context.Context, port int) error {
 	}
 	s.port = four.Addr().(*net.TCPAddr).Port
 	s.listen = []net.Listener{four}
-	s.hosts = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))}
+	s.hosts = []string{hostField("127.0.0.1", s.port)}
 	six, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(s.port)))
 	switch {
 	case err == nil:
 		s.listen = append(s.listen, six)
-		s.hosts = append(s.hosts, net.JoinHostPort("::1", strconv.Itoa(s.port)))
+		s.hosts = append(s.hosts, hostField("::1", s.port))
 	case errors.Is(err, syscall.EADDRINUSE):
 		return errors.Join(err, four.Close())
 	}
 	return nil // without IPv6 nobody can answer there either
+}
+
+// hostField is what a browser sends as Host: it leaves out the port of the scheme.
+func hostField(address string, port int) string {
+	if port == 80 {
+		return strings.TrimSuffix(net.JoinHostPort(address, ""), ":")
+	}
+	return net.JoinHostPort(address, strconv.Itoa(port))
 }
 
 // URL is the address that opens the page, once.

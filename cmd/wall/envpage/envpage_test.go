@@ -559,3 +559,22 @@ func TestUnreadBody(t *testing.T) {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 }
+
+// Browsers leave out port 80, in Host and in Origin, and it is not in the address then.
+func TestHostField(t *testing.T) {
+	for _, port := range []int{1, 80, 8080} {
+		for _, address := range []string{"127.0.0.1", "::1"} {
+			r, err := http.NewRequest("GET", "http://"+net.JoinHostPort(address, strconv.Itoa(port))+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := r.URL.Host
+			if port == 80 {
+				want = strings.TrimSuffix(want, ":80")
+			}
+			if got := hostField(address, port); got != want {
+				t.Errorf("port %d: %q, want %q", port, got, want)
+			}
+		}
+	}
+}
