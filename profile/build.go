@@ -330,8 +330,8 @@ func (b *builder) conflict(grant, hide *request) bool {
 			return true
 		}
 		if hide.layer == ownLayer {
-			b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is wall's own state", Origin: grant.origin,
-				Hint: "what decides about the next run is never visible in a box"})
+			b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside", Err: errOwnState, Origin: grant.origin,
+				Hint: hintOwnState})
 			return true
 		}
 		b.fail(&plan.Error{Op: "cannot make " + quote(grant.path) + " visible inside: it is hidden by " + place(hide.origin),

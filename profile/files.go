@@ -434,6 +434,7 @@ func (r *resolver) planted(l located, trees []string) string {
 func (r *resolver) grants() {
 	b := r.b
 	planted := r.writableTrees()
+	own := r.realOwnDirs()
 	for _, g := range r.s.Grant.Items {
 		verb := "readable"
 		if g.V.Access == plan.AccessWrite {
@@ -493,6 +494,10 @@ func (r *resolver) grants() {
 			fail(errors.New("it is the state of wall's own runs"), "")
 			continue
 		}
+		if slices.ContainsFunc(own, func(d string) bool { return below(l.path, d) }) {
+			fail(errOwnState, hintOwnState)
+			continue
+		}
 		b.links(l, g.Origin)
 		b.granted[l.path] = true
 		if l.path == r.at.workspace {
@@ -519,6 +524,7 @@ func (r *resolver) seeds() {
 	b := r.b
 	byTarget := map[string]int{}
 	trees := r.writableTrees()
+	own := r.realOwnDirs()
 	for _, s := range r.s.Seed.Items {
 		fail := func(err error, hint string) {
 			b.fail(&plan.Error{Op: "cannot copy " + quote(s.V.Path) + " into the scratch home", Origin: s.Origin, Err: err, Hint: hint})
@@ -552,6 +558,10 @@ func (r *resolver) seeds() {
 			fail(fmt.Errorf("the value of %s comes from it", quote(v)), "use one of the two: a secret by name is not to be read inside as well")
 			continue
 		}
+		if slices.ContainsFunc(own, func(d string) bool { return below(l.path, d) }) {
+			fail(errOwnState, hintOwnState)
+			continue
+		}
 		seed := plan.Seed{Source: l.path, Target: "home/" + strings.TrimPrefix(s.V.Target(), "~/"), Origin: s.Origin}
 		if i, ok := byTarget[seed.Target]; ok {
 			r.p.Scratch.Seeds[i] = seed // of a higher layer
@@ -577,6 +587,22 @@ func (r *resolver) hides() {
 			r.b.add(request{path: l.path, kind: reqHide, typ: fileType(l.mode), layer: ownLayer, origin: def})
 		}
 	}
+}
+
+// What a grant or a seed of wall's own state is told.
+var errOwnState = errors.New("it is wall's own state")
+
+const hintOwnState = "what decides about the next run is never visible in a box"
+
+// realOwnDirs are those of ownDirs that exist, free of links.
+func (r *resolver) realOwnDirs() []string {
+	var out []string
+	for _, p := range r.ownDirs() {
+		if l := r.t.walk(p); l.exists() {
+			out = append(out, l.path)
+		}
+	}
+	return out
 }
 
 // ownDirs are wall's own settings, trust store, records and caches.
