@@ -113,7 +113,7 @@ func addPreview(cmd *cobra.Command, s streams) func() error {
 			if near := nearWord(surface, surfaceNames()); near != "" {
 				hint = "did you mean --surface " + near + "?"
 			}
-			return &usageError{msg: "there is no surface called " + quoteOdd(surface), hint: hint}
+			return &usageError{msg: "there is no surface called " + quoteOdd(withoutValue(surface)), hint: hint}
 		}
 		if terminal {
 			if surface != "" && surface != "terminal" {

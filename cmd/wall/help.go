@@ -90,6 +90,9 @@ func newHelp(s streams) *cobra.Command {
 		for _, t := range topics {
 			names = append(names, t.name)
 		}
+		for i, a := range args {
+			args[i] = withoutValue(a)
+		}
 		return &usageError{
 			msg:  "no help on " + quoteOdd(strings.Join(args, " ")),
 			hint: `topics: ` + strings.Join(names, ", ") + `; "wall help" lists the commands`,

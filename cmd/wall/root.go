@@ -79,9 +79,18 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return &usageError{
-		msg:  fmt.Sprintf("%s takes no argument, got %s", cmd.CommandPath(), quoteOdd(args[0])),
+		msg:  fmt.Sprintf("%s takes no argument, got %s", cmd.CommandPath(), quoteOdd(withoutValue(args[0]))),
 		hint: fmt.Sprintf("%q shows the usage", cmd.CommandPath()+" --help"),
 	}
+}
+
+// withoutValue is an argument as a message repeats it: what stands behind a name may
+// be the value of a variable that somebody meant for another command.
+func withoutValue(arg string) string {
+	if name, _, ok := strings.Cut(arg, "="); ok {
+		return name + "=..."
+	}
+	return arg
 }
 
 // helpText is the help of one command.
