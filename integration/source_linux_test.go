@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -241,8 +242,19 @@ func TestSourceProgramsOfTheWorkspace(t *testing.T) {
 	program(t, dir+"/program", "tool || echo none")
 	program(t, b.ws+"/tool", "echo planted")
 	b.env = []string{"PATH=" + b.ws + ":.:/usr/bin:/bin"}
-	if out := b.sh(`echo "$V"`).ok(t); out != "none\n" {
-		t.Errorf("the value is %q, want none", out)
+	write(t, b.ws+"/start", "echo planted")
+	program(t, dir+"/tools", "exec bash -c 'tool || echo none'")
+	// An earlier run could have written what this one only reads.
+	for _, flags := range [][]string{nil, {"--workspace-access", "read"}, {"--enforce", "off"}} {
+		for _, variable := range []string{"X=", "BASH_ENV=" + b.ws + "/start"} {
+			c := *b
+			c.flags, c.env = append(slices.Clone(b.flags), flags...), append(slices.Clone(b.env), variable)
+			write(t, c.profile, strings.ReplaceAll(read(t, c.profile), dir+"/program", dir+"/tools"))
+			if out := c.sh(`echo "$V"`).ok(t); out != "none\n" {
+				t.Errorf("%s %s: the value is %q, want none", flags, variable, out)
+			}
+			write(t, c.profile, strings.ReplaceAll(read(t, c.profile), dir+"/tools", dir+"/program"))
+		}
 	}
 	b.env[0] = "PATH=/usr/bin:/bin:" + dir // the control: elsewhere it is found
 	program(t, dir+"/tool", "echo found")

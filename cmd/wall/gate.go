@@ -284,7 +284,7 @@ func (g *gateRun) phases() ([]gate.Phase, error) {
 
 // options ties the gate to the terminal, the signals and the descriptors.
 func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.Options {
-	values := &source.Filler{Environ: g.j.host.Environ}
+	values := &source.Filler{Environ: g.j.host.Environ, Untrusted: []string{g.stack.Workspace()}}
 	var told plan.Plan
 	var git []gitView
 	o := gate.Options{

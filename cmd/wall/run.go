@@ -232,6 +232,13 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		return p, outcome{}, err
 	}
 	values := source.Filler{Environ: j.host.Environ}
+	if len(p.Unfilled()) > 0 {
+		st, err := profile.Load(j.host, j.options)
+		if err != nil {
+			return p, outcome{}, err
+		}
+		values.Untrusted = []string{st.Workspace()}
+	}
 	for tries := 1; ; tries++ {
 		o, err := start(ctx, s, p, &values, status)
 		if err == nil || o.result.Started || o.gaveUp != 0 || ctx.Err() != nil {

@@ -11,7 +11,8 @@ import (
 // keepUndumped keeps the kernel from writing the memory of this process to a file
 // and other processes of the user from reading it: the caller's variables and
 // the values that were fetched for the command are in it, and a core dump would
-// go to the working directory, which the command can often read.
+// go to the working directory, which the command can often read. While a box is
+// cloned package nsexec has to allow it.
 func keepUndumped() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return &plan.Error{Op: "cannot keep wall's memory from being dumped", Err: os.NewSyscallError("prctl", err)}

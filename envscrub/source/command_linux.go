@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -134,12 +135,17 @@ func (f fetcher) executable(name string) (string, error) {
 	return name, nil // a program may look at the name it was called by; the way there was checked
 }
 
-// programEnviron is the caller's environment with a PATH in which nothing that the box can
-// write is found: a program looks for others there.
+// programEnviron is the caller's environment without what would lead a program to
+// files that a command could have written: PATH loses such directories, and any other
+// variable is left out, because a program may load code (PYTHONPATH, LD_LIBRARY_PATH,
+// BASH_ENV) or settings (GIT_DIR, XDG_CONFIG_HOME) from where it leads. No table of
+// names would have all of them.
 func (f fetcher) programEnviron() []string {
 	var env []string
+	seen := make(map[string]bool)
 	for _, e := range f.environ {
-		if !strings.HasPrefix(e, "PATH=") {
+		_, value, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(e, "PATH=") && !f.leadsInside(value, seen) {
 			env = append(env, e)
 		}
 	}
@@ -159,4 +165,68 @@ func (f fetcher) programEnviron() []string {
 		dirs = append(dirs, real)
 	}
 	return append(env, "PATH="+strings.Join(dirs, string(os.PathListSeparator)))
+}
+
+// separators end a path in the value of a variable: of lists, options, shells and quotes.
+const separators = ":;,= \t\r\n\"'`|&<>()"
+
+// leadsInside reports whether a value of a variable names a place where the box can
+// write, also by a symbolic link, in a list, or behind an option as in "-I/path". seen
+// remembers what was looked at: paths that do not lead there.
+func (f fetcher) leadsInside(value string, seen map[string]bool) bool {
+	for _, d := range f.untrusted {
+		if strings.ContainsAny(d, separators) && strings.Contains(value, d) {
+			return true
+		}
+	}
+	for piece := range strings.FieldsFuncSeq(value, func(c rune) bool { return strings.ContainsRune(separators, c) }) {
+		paths := []string{"/" + piece} // programs run in "/"
+		if i := strings.IndexByte(piece, '/'); i > 0 {
+			paths = append(paths, piece[i:]) // behind an option
+		}
+		for _, p := range paths {
+			if seen[p] {
+				continue
+			}
+			if f.passes(p) {
+				return true
+			}
+			seen[p] = true
+		}
+	}
+	return false
+}
+
+// passes reports whether an absolute path, or a symbolic link on the way, goes through
+// a place where the box can write. What does not exist counts by its name: it may by
+// the time somebody looks.
+func (f fetcher) passes(p string) bool {
+	at := "/"
+	todo := strings.Split(p, "/")
+	for links := 0; len(todo) > 0; {
+		elem := todo[0]
+		todo = todo[1:]
+		switch elem {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, elem)
+		if f.outside(next) != nil {
+			return true
+		}
+		text, err := os.Readlink(next)
+		if err != nil || links == maxLinks {
+			at = next
+			continue
+		}
+		links++
+		if path.IsAbs(text) {
+			at = "/"
+		}
+		todo = append(strings.Split(text, "/"), todo...)
+	}
+	return false
 }

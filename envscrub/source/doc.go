@@ -27,8 +27,8 @@
 // A program that is named without a slash is looked up in /usr/local/bin, /usr/bin,
 // /bin, /run/wrappers/bin and /run/current-system/sw/bin, and not in PATH. It runs in
 // "/", in a session of its own and so without a terminal, with /dev/null as standard input,
-// and with the caller's environment, from whose PATH relative entries and those that
-// the box can write are removed. When it ends, or the time is over, everything that is left in its
+// and with the caller's environment, without what leads into the workspace or to where the
+// box can write: entries of PATH, relative ones too, and all of any other variable. When it ends, or the time is over, everything that is left in its
 // process group is killed.
 //
 // # Who sees the value
@@ -38,7 +38,8 @@
 // which nothing that a program wrote is repeated, on standard error either. Memory is
 // not cleared: Go moves and copies strings, so that this could not be promised. The box
 // cannot see this process. Whether other processes of the user outside can read its
-// memory is for the program to say (wall forbids it: PR_SET_DUMPABLE in prctl(2)). The
+// memory is for the program to say (wall forbids it but while it clones the box:
+// PR_SET_DUMPABLE in prctl(2)). The
 // Secret Service sends the secret through the user's message bus without encryption of
 // its own.
 package source

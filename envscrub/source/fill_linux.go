@@ -19,6 +19,11 @@ const timeLimit = 10 * time.Second
 type Filler struct {
 	Environ []string // the caller's environment
 
+	// Untrusted are directories that count as written by a command besides those
+	// that the plan lets the box write: the workspace, also where this run can only
+	// read it. Absolute, free of links.
+	Untrusted []string
+
 	fetched map[string]string // by the text of the source
 }
 
@@ -32,7 +37,7 @@ func (f *Filler) Fill(ctx context.Context, p plan.Plan) (plan.Plan, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	from := fetcher{environ: f.Environ, untrusted: p.WritableRoots()}
+	from := fetcher{environ: f.Environ, untrusted: append(p.WritableRoots(), f.Untrusted...)}
 	if f.fetched == nil {
 		f.fetched = make(map[string]string)
 	}

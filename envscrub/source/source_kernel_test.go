@@ -407,6 +407,60 @@ func TestCommandIsNotFoundWhereTheBoxWrites(t *testing.T) {
 	}
 }
 
+// What a command could have written is not loaded by a source program either, whatever
+// variable of the caller leads there.
+func TestCommandIsNotLedWhereTheBoxWrites(t *testing.T) {
+	ws := t.TempDir()
+	spaced := t.TempDir() + "/my work"
+	must(t, os.Mkdir(spaced, 0o700))
+	outside := t.TempDir()
+	must(t, os.Symlink(ws, outside+"/link"))
+	must(t, os.Symlink(ws+"/not/yet", outside+"/dangling"))
+	must(t, os.Symlink("dangling", outside+"/twice"))
+	writeFile(t, ws+"/start", "echo "+sentinel, 0o644)
+	led := []string{
+		ws, ws + "/", ws + "/lib", outside + ":" + ws + "/lib", outside + ";" + ws, "-I" + ws + "/lib", "--require=" + ws + "/a.js",
+		"-javaagent:" + ws + "/a.jar=x", "file://" + ws + "/a", strings.TrimPrefix(ws, "/") + "/lib", ".." + ws, "/" + ws + "/lib",
+		outside + "/../" + filepath.Base(ws) + "/..//" + filepath.Base(ws), outside + "/link/../../usr", outside + "/link/sub/../../../usr",
+		outside + "/link", outside + "/link/lib", "-x" + outside + "/link/not/there", outside + "/dangling", outside + "/twice/lib",
+		"() { " + ws + "/tool; }", "\"" + ws + "/a\"", "x|" + ws + "/a", "$(<" + ws + "/a)", spaced + "/lib", "-I" + spaced,
+	}
+	kept := []string{"", "x", outside, outside + "/lib", ws + "2", ws + "-other/lib", "/usr/lib:/usr/local/lib", "https://example.org/a?b=c"}
+	var environ []string
+	for i, v := range append(slices.Clone(led), kept...) {
+		environ = append(environ, fmt.Sprintf("V%d=%s", i, v))
+	}
+	f := &Filler{Environ: append(environ, "PATH=/usr/bin:/bin", "BASH_ENV="+ws+"/start")}
+	for name, untrusted := range map[string]bool{"written by this run": false, "only read by this run": true} {
+		t.Run(name, func(t *testing.T) {
+			writable := []string{ws, spaced}
+			f := *f
+			if untrusted {
+				f.Untrusted, writable = writable, nil
+			}
+			got, err := fetch(t, &f, commandSource("env"), writable...)
+			must(t, err)
+			for i, v := range led {
+				if strings.Contains("\n"+got, fmt.Sprintf("\nV%d=", i)) {
+					t.Errorf("a program got a variable that leads where the box writes: %s", v)
+				}
+			}
+			for i, v := range kept {
+				if !strings.Contains("\n"+got+"\n", fmt.Sprintf("\nV%d=%s\n", len(led)+i, v)) {
+					t.Errorf("a program did not get %q", v)
+				}
+			}
+			bash, err := exec.LookPath("bash")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := fetch(t, &f, commandSource(bash, "-c", "echo none"), writable...); err != nil || got != "none" {
+				t.Errorf("got %q, %v; want none", got, err)
+			}
+		})
+	}
+}
+
 // ended waits until no process has pid as its number any more, or only a zombie has.
 func ended(t *testing.T, pidFile string) {
 	t.Helper()
