@@ -30,10 +30,13 @@ func (r *resolver) command() error {
 		}
 		return r.useCommand(argv[0], p)
 	}
-	var search string
+	var search, stored string
 	for _, v := range r.p.Env {
 		if v.Name == "PATH" {
 			search = v.Value
+			if v.Reason == reasonInjected {
+				stored = v.Origin.File
+			}
 		}
 	}
 	var notExec, hidden string
@@ -74,6 +77,9 @@ func (r *resolver) command() error {
 		fail.Hint = "check the spelling, or name the file with its directory"
 		if search == "" {
 			fail.Hint = "the environment of the box has no PATH; set one with --env"
+		}
+		if stored != "" {
+			fail.Hint = "PATH is the one stored in " + quote(stored) + "; \"wall env unset PATH\" removes it"
 		}
 	}
 	return fail

@@ -496,7 +496,8 @@ func (r *resolver) environment() error {
 	if r.s.cwdDir.Set {
 		o = r.s.cwdDir.Origin
 	}
-	pol.Fixed = append([]envscrub.Assign{{Name: "PWD", Value: r.pwd, Origin: o}}, r.derivedVars()...)
+	derived, why := r.derivedVars()
+	pol.Fixed = append([]envscrub.Assign{{Name: "PWD", Value: r.pwd, Origin: o}}, derived...)
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
@@ -507,8 +508,11 @@ func (r *resolver) environment() error {
 	r.p.Env, r.p.Dropped = res.Env, res.Dropped
 	for i := range r.p.Env {
 		// What something above the table decided has its value.
-		if v := &r.p.Env[i]; v.Reason == reasonSet {
+		switch v := &r.p.Env[i]; {
+		case v.Reason == reasonSet:
 			v.Source = r.from[v.Name]
+		case v.Reason == reasonFixed && why[v.Name] != "":
+			v.Reason += ": " + why[v.Name]
 		}
 	}
 	r.p.Notices = append(r.p.Notices, res.Notices...)
@@ -542,37 +546,39 @@ var goVars = [][2]string{{"GOFLAGS", "-buildvcs=false"}}
 // derivedVars gives the variables that follow from the walls. Without a box
 // /tmp is shared with others, who could fill such a cache, and the network is
 // there; so there are none. A name that the profile sets or passes is left alone.
-func (r *resolver) derivedVars() []envscrub.Assign {
+// why says of each what made wall decide, and of PWD.
+func (r *resolver) derivedVars() (out []envscrub.Assign, why map[string]string) {
+	why = map[string]string{"PWD": "working directory"}
 	if r.p.Enforce == plan.EnforceOff {
-		return nil
+		return nil, why
 	}
-	var out []envscrub.Assign
 	cached := func(name string) bool {
 		return slices.ContainsFunc(r.cacheVars, func(v cacheVar) bool { return v.name == name })
 	}
-	add := func(vars [][2]string, o plan.Origin) {
+	add := func(vars [][2]string, o plan.Origin, reason string) {
 		for _, v := range vars {
 			if !slices.ContainsFunc(r.s.EnvSet.Items, func(it Item[Var]) bool { return it.V.Name == v[0] }) &&
 				!slices.ContainsFunc(r.s.EnvPass.Items, func(it Item[string]) bool { return it.V == v[0] }) && !r.allowed(v[0]) {
 				out = append(out, envscrub.Assign{Name: v[0], Value: v[1], Origin: o})
+				why[v[0]] = reason
 			}
 		}
 	}
 	for _, v := range r.cacheVars {
-		add([][2]string{{v.name, v.value}}, v.origin)
+		add([][2]string{{v.name, v.value}}, v.origin, "private cache")
 	}
 	tmp := "/tmp"
 	if r.s.View.V == "host" {
 		tmp = r.t.walk(tmp).path
 	}
 	if r.s.Home.V != "scratch" && r.b.at(tmp).made { // not the host's own /tmp, granted
-		add(slices.DeleteFunc(slices.Clone(cacheVars), func(v [2]string) bool { return cached(v[0]) }), r.s.Home.Origin)
+		add(slices.DeleteFunc(slices.Clone(cacheVars), func(v [2]string) bool { return cached(v[0]) }), r.s.Home.Origin, "cache in the private /tmp")
 	}
 	if r.b.emptyGit {
-		add(goVars, def)
+		add(goVars, def, "no git repository")
 	}
 	if r.s.Network.V == "none" && slices.Contains([]envscrub.Base{envscrub.BaseGate, envscrub.BaseSession, envscrub.BaseContract}, envscrub.Base(r.s.EnvBase.V)) {
-		add(offlineVars, r.s.Network.Origin)
+		add(offlineVars, r.s.Network.Origin, "no network")
 	}
-	return out
+	return out, why
 }

@@ -223,6 +223,12 @@ func (r *resolver) sources() error {
 // reasonSet is how package envscrub marks a variable of the table.
 const reasonSet = "set"
 
+// How it marks a stored variable, and one that this package gives it in Policy.Fixed.
+const (
+	reasonInjected = "injected"
+	reasonFixed    = "fixed"
+)
+
 func (r *resolver) source(it Item[Var]) (plan.ValueSource, error) {
 	src := *it.V.Source
 	src.Argv = slices.Clone(src.Argv)

@@ -30,7 +30,7 @@ func parseSize(s string) (uint64, string) {
 	unit, ok := sizeUnits[s[len(digits):]]
 	n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 64)
 	if !ok || err != nil || n > math.MaxInt64/unit {
-		return 0, "must be a size such as \"512MiB\" or \"2GiB\""
+		return 0, "must be a size such as \"512MiB\" or \"2GiB\": a whole number, and B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
 	}
 	return n * unit, ""
 }

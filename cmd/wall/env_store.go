@@ -79,6 +79,9 @@ Only its owner can read it; the values in it are not encrypted.`,
 			if c := inject.Caution(v.Name); c != "" {
 				printWarning(s.err, c)
 			}
+			if stdin && v.Value == "" {
+				printWarning(s.err, v.Name+" is stored with an empty value: standard input had none")
+			}
 		}
 		if err := printNames(s.out, all); err != nil {
 			return err
@@ -147,7 +150,7 @@ func newEnvUnset(s streams) *cobra.Command {
 		Use:   "unset NAME...",
 		Short: "Remove stored variables",
 		Long: `Remove stored variables, and print the names of those that are left. A name that is
-not stored is no error.`,
+not stored is no error, and told.`,
 		Example:               `  wall env unset EDITOR PAGER`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -175,9 +178,17 @@ not stored is no error.`,
 			if err != nil {
 				return err
 			}
+			before, _ := st.Load() // what is wrong with it, Unset says
 			all, err := st.Unset(context.Background(), args)
 			if err != nil {
 				return err
+			}
+			for _, a := range args {
+				if !slices.ContainsFunc(before, func(v inject.Var) bool { return v.Name == a }) {
+					if _, err := io.WriteString(s.err, "wall: "+a+" was not stored\n"); err != nil {
+						return err
+					}
+				}
 			}
 			return printNames(s.out, all)
 		},

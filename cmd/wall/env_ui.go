@@ -77,7 +77,7 @@ func servePage(s streams, port int) error {
 		e := &plan.Error{Op: "cannot serve the page on this machine", Err: err}
 		if port != 0 {
 			e.Op = fmt.Sprintf("cannot serve the page on port %d", port)
-			if errors.Is(err, syscall.EADDRINUSE) {
+			if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 				e.Hint = "leave --port out to have a free one"
 			}
 		}

@@ -128,11 +128,14 @@ func (v Var) valid() error {
 }
 
 // Caution says what the operator should know about storing a variable of this
-// name, "" for nothing: a variable that makes programs load or run other code does so in
-// every box with stored variables.
+// name, "" for nothing: a variable that makes programs load or run other code, or says
+// where they are found, does so in every box with stored variables.
 func Caution(name string) string {
 	if envscrub.LoadsCode(name) {
 		return name + " makes programs load or run other code, in every box whose profile has inject = true"
+	}
+	if name == "PATH" {
+		return "PATH says where commands are looked for: the stored one replaces the caller's in every box whose profile has inject = true"
 	}
 	return ""
 }

@@ -71,7 +71,10 @@ func TestCaution(t *testing.T) {
 			t.Errorf("Caution(%q) = %q", name, s)
 		}
 	}
-	for _, name := range []string{"EDITOR", "PATH", "DATABASE_URL"} {
+	if s := Caution("PATH"); !strings.HasPrefix(s, "PATH says where commands are looked for") {
+		t.Errorf("Caution(PATH) = %q", s)
+	}
+	for _, name := range []string{"EDITOR", "MANPATH", "DATABASE_URL"} {
 		if s := Caution(name); s != "" {
 			t.Errorf("Caution(%q) = %q", name, s)
 		}

@@ -211,7 +211,11 @@ func (s Store) Restore(ctx context.Context) (vars []Var, kept string, err error)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("no earlier state was kept")
 		}
-		return nil, "", s.fail("restore the stored variables from", s.last(), err, "move "+strconv.Quote(s.Path)+" away to begin without stored variables")
+		hint := "move " + strconv.Quote(s.Path) + " away to begin without stored variables"
+		if errors.Is(damage, fs.ErrNotExist) {
+			hint = "there is no file " + strconv.Quote(s.Path) + " either: no variable is stored, and runs start without any"
+		}
+		return nil, "", s.fail("restore the stored variables from", s.last(), err, hint)
 	}
 	if err := s.prepare(dir, encode(vars)); err != nil {
 		return nil, "", err

@@ -132,9 +132,11 @@ func fail(ctx context.Context, v plan.EnvVar, err error) error {
 	var h *hinted
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		e.Err = fmt.Errorf("it took more than %v: %w", timeLimit, context.DeadlineExceeded)
+		e.Err = fmt.Errorf("it took more than %v, the time for all values together", timeLimit)
 	case errors.As(err, &h):
 		e.Hint = h.hint
+	case errors.Is(err, errEmpty):
+		e.Hint = "put a value there; one that is to be empty stands in the profile: " + v.Name + ` = ""`
 	}
 	return e
 }
