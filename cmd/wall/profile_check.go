@@ -175,7 +175,7 @@ func (c *profileChecker) argument(arg string) error {
 	st, err := os.Stat(arg)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !strings.Contains(arg, "/") && !strings.HasSuffix(arg, ".toml"):
-		return &usageError{msg: "there is no profile called " + quoteOdd(arg), hint: "built-in profiles: " + strings.Join(profile.Builtins(), ", ")}
+		return &usageError{msg: "there is no profile called " + quoteOdd(arg), hint: "built-in profiles: " + strings.Join(profile.Builtins(), ", ") + "; name a file as \"./name.toml\""}
 	case errors.Is(err, fs.ErrNotExist):
 		return &usageError{msg: "cannot check " + quoteOdd(arg) + ": " + pathCause(err).Error()}
 	case err == nil && st.IsDir() && !strings.HasSuffix(arg, ".toml"):

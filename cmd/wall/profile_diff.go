@@ -282,6 +282,15 @@ func changeWords(c profile.Change) string {
 			}
 			return c.Key + ": " + text
 		}
+		if c.Key == "gate.phase" {
+			switch {
+			case c.From == "":
+				return c.Key + ": there is a phase " + quoteOdd(item) + ": " + c.To
+			case c.To == "":
+				return c.Key + ": there is no phase " + quoteOdd(item) + "; before, " + c.From
+			}
+			return c.Key + ": the phase " + quoteOdd(item) + " is " + c.To + "; before, " + c.From
+		}
 		granted := func(access string) string {
 			switch access {
 			case `"read"`:

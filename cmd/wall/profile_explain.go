@@ -84,6 +84,12 @@ func knownKey(name string) error {
 	if slices.Contains(profile.Tables(), name) || slices.ContainsFunc(settingKeys(), func(k profile.Key) bool { return k.Name == name || strings.HasPrefix(k.Name, name+".") }) {
 		return nil
 	}
+	if name == "gate" || name == "gate.phase" || strings.HasPrefix(name, "gate.phase.") {
+		return &usageError{msg: "phases are not explained: each says its own settings, over the profile", hint: "wall profile show prints the file; wall help gates tells what a phase can set"}
+	}
+	if v, ok := strings.CutPrefix(name, "environment.set."); ok {
+		return &usageError{msg: "the variable " + quoteOdd(v) + " is no key of its own", hint: `"wall profile explain environment.set" tells all of them`}
+	}
 	if _, ok := profile.LookupKey(name); ok {
 		return &usageError{msg: quoteOdd(name) + " is not inherited, so that there is nothing to explain", hint: "wall profile show prints the file"}
 	}

@@ -143,6 +143,11 @@ func TestDifference(t *testing.T) {
 			[]string{`changed   environment.base: "shell"; before, "session"`}},
 		{"value", "[environment]\nset = { A = \"hunter2\" }", "[environment]\nset = { A = \"hunter3\" }", "wider",
 			[]string{"wider     environment.set: the variable A has another fixed value"}},
+		{"phases", "[[gate.phase]]\nname = \"a\"\ncommand = \"x\"\n[[gate.phase]]\nname = \"b\"\ncommand = [\"y\"]",
+			"[[gate.phase]]\nname = \"c\"\ncommand = [\"z\"]\n[[gate.phase]]\nname = \"b\"\ncommand = [\"y\"]\nnetwork.mode = \"host\"\nenvironment.set.T = \"hunter2\"", "changed",
+			[]string{`changed   gate.phase: there is a phase c: 1 "c" ["z"]`,
+				`changed   gate.phase: the phase b is 2 "b" ["y"], network.mode = "host", environment.set = { T = ... }; before, 2 "b" ["y"]`,
+				`changed   gate.phase: there is no phase a; before, 1 "a" ["/bin/sh", "-c", "x"]`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDifference("a", "b", profile.Compare(stackOf(t, tt.a), stackOf(t, tt.b)))

@@ -159,9 +159,7 @@ func (x *check) model(f *profile.File) model {
 		name = x.src.Name
 	}
 	if !x.project && !x.confined(f) {
-		m := model{own: entriesOf(f, 0)}
-		m.entries = m.own
-		return m
+		return alone(f)
 	}
 	var stack *profile.Stack
 	var err error
@@ -194,13 +192,17 @@ func (x *check) model(f *profile.File) model {
 			err = &plan.Error{Op: "the profile " + strconv.Quote(installed) + " is another file now"}
 		}
 	}
-	m := model{own: entriesOf(f, 0)}
-	m.entries = m.own
 	if err != nil {
 		x.loadProblems(f, name, err)
-		return m
+		return alone(f)
 	}
 	return x.layers(f, layers)
+}
+
+// alone is the model of a file without what it extends.
+func alone(f *profile.File) model {
+	es := entriesOf(f, 0)
+	return model{entries: es, own: append(slices.Clip(es), phaseEntries(f, 0)...)}
 }
 
 // layers puts the layers of a profile together, of which f is the highest.
@@ -210,7 +212,7 @@ func (x *check) layers(f *profile.File, layers []profile.Layer) model {
 		es := entriesOf(l.File, i)
 		if i == m.top {
 			es = entriesOf(f, i) // with the name that the user wrote
-			m.own = es
+			m.own = append(slices.Clip(es), phaseEntries(f, i)...)
 		}
 		m.entries = append(m.entries, es...)
 	}
@@ -311,6 +313,20 @@ func entriesOf(f *profile.File, layer int) []entry {
 	num("limits.open-files", f.OpenFiles)
 	num("limits.file-size", f.FileSize)
 	return append(es, networkEntries(f, layer)...)
+}
+
+// phaseEntries gives the variables that phases let cross or set: the file says them,
+// and they are in force in one phase only.
+func phaseEntries(f *profile.File, layer int) []entry {
+	var es []entry
+	for _, it := range f.Phases.Items {
+		for _, e := range entriesOf(it.V.File, layer) {
+			if (e.key == "environment.set" || e.key == "environment.pass") && !e.empty {
+				es = append(es, e)
+			}
+		}
+	}
+	return es
 }
 
 // projectLayer tells whether a file is one, and of which profile and workspace:
