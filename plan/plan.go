@@ -30,6 +30,7 @@ type Plan struct {
 	Mounts   []Mount    // applied in slice order
 	Limits   []Limit    // rlimits set before the command
 	Bounds   Bounds     // limits of the run as a whole, kept from outside
+	Network  Network    // what can be reached beyond the box's own loopback
 	Landlock Landlock   // the file rules said a second time, and scopes
 	Seccomp  Seccomp    // system call filter
 	Stdio    []Stdio    // descriptors 0, 1 and 2 as the caller gave them
@@ -88,7 +89,8 @@ const (
 )
 
 // A Space is one new namespace. The user namespace maps exactly Identity to
-// itself. The network namespace has the loopback interface up and nothing else.
+// itself. The network namespace has the loopback interface up and no other; see
+// Network for what goes through it.
 type Space struct {
 	Kind   SpaceKind
 	Origin Origin

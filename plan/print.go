@@ -90,6 +90,7 @@ func (p Plan) Print(w io.Writer) error {
 		line(l.Origin, "  %s %d", l.Name, l.Value)
 	}
 	p.Bounds.print(line)
+	p.Network.print(line)
 	ll := p.Landlock
 	if ll.ABI == 0 {
 		line(none, "landlock none")

@@ -51,6 +51,7 @@ func (p Plan) Validate() error {
 		}
 	}
 	p.Bounds.validate(bad, abs)
+	p.Network.validate(bad, slices.ContainsFunc(p.Spaces, func(s Space) bool { return s.Kind == SpaceNet }))
 	p.validateLandlock(bad, abs)
 	if n := len(p.Seccomp.Program); n > 0 && (n%8 != 0 || n > 4096*8 || p.Seccomp.Profile == "") {
 		bad("seccomp program of %d bytes named %q", n, p.Seccomp.Profile)
