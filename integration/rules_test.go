@@ -101,6 +101,9 @@ var imports = map[string]map[string]string{
 		"plan":                  "where the groups are, and the limits",
 		"golang.org/x/sys/unix": "rmdir, and files opened without following links",
 	},
+	"egress": {
+		"plan": "the rules, and its errors",
+	},
 	"nsexec": {
 		"plan":                  "what to do",
 		"cgroup":                "stage 1 puts stage 2 into its group",

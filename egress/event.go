@@ -1,0 +1,52 @@
+package egress
+
+import (
+	"time"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// The kinds of events.
+const (
+	KindDNS   = "dns"   // a name was asked for, and its answer: Reason is empty when it is allowed
+	KindOpen  = "open"  // a connection is established
+	KindClose = "close" // it has ended: In, Out and Duration are set
+	KindDeny  = "deny"  // a connection or a name was refused, or could not be made: Reason says why
+)
+
+// The ways by which connections come.
+const (
+	ViaRedirect = "redirect"
+	ViaHTTP     = "http"
+	ViaSOCKS    = "socks5"
+	ViaDNS      = "dns"
+	ViaLoopback = "loopback"
+	ViaPublish  = "publish"
+)
+
+// An Event is one thing that happened on the network of a box. It holds no content
+// of a connection. Names come from the command: they may hold anything, and whoever
+// shows one escapes it.
+type Event struct {
+	Time     time.Time
+	Kind     string      // KindDNS, KindOpen, KindClose or KindDeny
+	Via      string      // ViaRedirect and so on
+	Name     string      // the host name that the connection is for; "" for a literal address
+	Addr     string      // the address that was dialled, or the literal one that was asked for; may be empty
+	Port     int         // 0 for a name lookup
+	Rule     plan.Origin // the rule that decided; zero when no rule speaks of it
+	Reason   string      // why it was refused or ended early; empty otherwise
+	In       int64       // bytes that the box received
+	Out      int64       // bytes that the box sent
+	Duration time.Duration
+}
+
+// A Summary is what a box did on its network, in numbers.
+type Summary struct {
+	Opened   int64   // connections that were established
+	Denied   int64   // refused connections and names
+	Dropped  int64   // events that Observe was not called for, because it was too slow
+	BytesIn  int64   // bytes that the box received
+	BytesOut int64   // bytes that the box sent
+	Denials  []Event // the first one of each name, port and reason, in order of time; at most 100
+}
