@@ -133,7 +133,7 @@ func (r *resolver) private() {
 		}
 	}
 
-	if r.s.Network.V == "none" {
+	if r.ownNetwork() {
 		r.privateTree(plan.Mount{Op: plan.OpSysfs, Target: "/sys", Origin: def}, plan.AccessRead, false)
 	} else {
 		// A new sysfs needs a new network namespace.

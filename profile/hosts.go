@@ -2,8 +2,11 @@ package profile
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/wallsandbox/wall/plan"
 )
 
 // A HostPattern is one element of network.allow or network.deny: names or
@@ -46,18 +49,25 @@ func (p HostPattern) String() string {
 	return s
 }
 
-// Covers reports whether everything that q names p names as well. A pattern
-// without a port has the one of def.
-func (p HostPattern) Covers(q HostPattern, def uint16) bool {
-	plo, phi, qlo, qhi := p.Lo, p.Hi, q.Lo, q.Hi
-	if phi == 0 {
-		plo, phi = def, def
+// HostPorts are the ports that a pattern of allow or deny covers: those that are
+// written, or else the usual two of the web in allow, and all in deny.
+func (p HostPattern) HostPorts(deny bool) []plan.PortRange {
+	switch {
+	case p.Hi != 0:
+		return []plan.PortRange{{First: int(p.Lo), Last: int(p.Hi)}}
+	case deny:
+		return []plan.PortRange{{First: 1, Last: 65535}}
 	}
-	if qhi == 0 {
-		qlo, qhi = def, def
-	}
-	if qlo < plo || qhi > phi {
-		return false
+	return []plan.PortRange{{First: 80, Last: 80}, {First: 443, Last: 443}}
+}
+
+// Covers reports whether p, a pattern of allow or of deny, covers everything that q
+// does, which is one of allow or of deny.
+func (p HostPattern) Covers(deny bool, q HostPattern, qDeny bool) bool {
+	for _, r := range q.HostPorts(qDeny) {
+		if !slices.ContainsFunc(p.HostPorts(deny), func(x plan.PortRange) bool { return x.First <= r.First && r.Last <= x.Last }) {
+			return false
+		}
 	}
 	switch {
 	case p.Name == "" || q.Name == "":
@@ -134,16 +144,17 @@ func parseHost(s string) (HostPattern, string) {
 		case a.Is4In6():
 			return p, "write an IPv4 address as it is, not inside IPv6"
 		}
-		if !isNet {
-			p.Prefix = netip.PrefixFrom(a, a.BitLen())
-			return p, ""
+		n := netip.PrefixFrom(a, a.BitLen())
+		if isNet {
+			if n, err = netip.ParsePrefix(host); err != nil {
+				return p, "the length of the network " + strconv.Quote(bits) + " is not a number that fits the address"
+			}
+			if n != n.Masked() {
+				return p, "the network has bits behind its length: write " + n.Masked().String()
+			}
 		}
-		n, err := netip.ParsePrefix(host)
-		if err != nil {
-			return p, "the length of the network " + strconv.Quote(bits) + " is not a number that fits the address"
-		}
-		if n != n.Masked() {
-			return p, "the network has bits behind its length: write " + n.Masked().String()
+		if own, inside := synthetic(n); inside {
+			return p, "no host has such an address: wall hands out those of " + own.String() + " for names"
 		}
 		p.Prefix = n
 		return p, ""
@@ -160,6 +171,28 @@ func parseHost(s string) (HostPattern, string) {
 		return p, msg
 	}
 	return p, ""
+}
+
+// synthetic gives the network of wall's own addresses that a network overlaps, the
+// zero Prefix for none, and whether it lies in there.
+func synthetic(n netip.Prefix) (own netip.Prefix, inside bool) {
+	v4, v6 := plan.Synthetic()
+	for _, s := range []netip.Prefix{v4, v6} {
+		if s.Overlaps(n) {
+			return s, s.Bits() <= n.Bits()
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// Synthetic gives the network of addresses that wall hands out for names which the
+// pattern overlaps; the zero Prefix for none. No host has an address in there.
+func (p HostPattern) Synthetic() netip.Prefix {
+	if p.Name != "" {
+		return netip.Prefix{}
+	}
+	own, _ := synthetic(p.Prefix)
+	return own
 }
 
 // parsePorts reads "443", "8000-8080" or "*".

@@ -22,6 +22,7 @@ const (
 	TypeSeeds    KeyType = "seeds"    // a list of tables, see Key.Fields
 	TypeHosts    KeyType = "hosts"    // a list of host patterns, see ParseHost
 	TypePorts    KeyType = "ports"    // a list of integers from 1 to 65535
+	TypeProxy    KeyType = "proxy"    // "http://HOST:PORT"
 	TypePatterns KeyType = "patterns" // a list of variable names; "*" may stand at the start or the end
 	TypeNames    KeyType = "names"    // a list of variable names
 	TypeName     KeyType = "name"     // one variable name
@@ -163,7 +164,7 @@ var keyTable = []Key{
 	{Name: "network.mode", Type: TypeEnum, Values: []string{"none", "allow", "host"}, Default: `"none"`, Tighten: EarlierTighter,
 		Doc: "Which network the command has: loopback only, exactly the allowed hosts, or that of the host.", Since: "0.1.0", field: func(f *File) any { return &f.Network }},
 	{Name: "network.allow", Type: TypeHosts, Default: "[]", Tighten: FewerTighter, Needs: needsNetwork,
-		Doc: "Hosts that can be reached with mode \"allow\"; without a port, port 443.", Since: "0.1.0", field: func(f *File) any { return &f.NetAllow }},
+		Doc: "Hosts that can be reached with mode \"allow\"; without a port, ports 443 and 80.", Since: "0.1.0", field: func(f *File) any { return &f.NetAllow }},
 	{Name: "network.deny", Type: TypeHosts, Default: "[]", Tighten: MoreTighter, Needs: needsNetwork,
 		Doc: "Hosts that cannot be reached even when allow names them; without a port, every port.", Since: "0.1.0", field: func(f *File) any { return &f.NetDeny }},
 	{Name: "network.loopback", Type: TypePorts, Default: "[]", Tighten: FewerTighter, Needs: needsPorts,
@@ -174,6 +175,8 @@ var keyTable = []Key{
 		Doc: "Set HTTP_PROXY and the like for programs that insist on a proxy.", Since: "0.1.0", field: func(f *File) any { return &f.ProxyVariables }},
 	{Name: "network.check-sni", Type: TypeBool, Default: "false", Tighten: TrueTighter, Needs: needsNetwork,
 		Doc: "Refuse a TLS connection whose server name is not the allowed one.", Since: "0.1.0", field: func(f *File) any { return &f.CheckSNI }},
+	{Name: "network.upstream-proxy", Type: TypeProxy, Needs: needsNetwork,
+		Doc: "An HTTP proxy, \"http://HOST:PORT\", through which wall reaches the allowed hosts.", Since: "0.1.0", field: func(f *File) any { return &f.UpstreamProxy }},
 
 	{Name: "environment.base", Type: TypeEnum, Values: envBases, Default: `"session"`,
 		Doc: "The table of variables that scrub \"strict\" lets cross.", Since: "0.1.0", field: func(f *File) any { return &f.EnvBase }},

@@ -41,6 +41,7 @@ var keyCases = map[string]struct {
 	"network.publish":           {`[8080]`, []uint16{8080}, "[]", `[65536]`},
 	"network.proxy-variables":   {"true", true, "", ""},
 	"network.check-sni":         {"true", true, "", ""},
+	"network.upstream-proxy":    {`"http://proxy.example:3128"`, "http://proxy.example:3128", "", `"https://proxy.example:3128"`},
 	"environment.base":          {`"gate"`, "gate", "", `"all"`},
 	"environment.scrub":         {`"off"`, "off", "", `"none"`},
 	"environment.allow":         {`["A*"]`, []string{"A*"}, "[]", `["A=1"]`},
@@ -290,7 +291,7 @@ func TestParseHost(t *testing.T) {
 		if p.String() != s {
 			t.Errorf("%s becomes %s", s, p)
 		}
-		if !p.Covers(p, 443) {
+		if !p.Covers(false, p, false) || !p.Covers(true, p, true) {
 			t.Errorf("%s does not cover itself", s)
 		}
 	}
@@ -300,7 +301,7 @@ func TestParseHost(t *testing.T) {
 	for _, s := range []string{
 		"", "*", "*.", "*.*.org", "a*.org", "http://a", "a/b", "a:", "a:0", "a:70000", "a:1-0", "a:1-", "a:-1", "a:+1", "a:01", "a:*-2", "1.2.3", "1.2.3.4.", "256.1.1.1",
 		"0x7f000001", "0x7f.0.0.1", "017700000001", "a.0x1", "a\x00b", "a b", "a\tb", "ä.de", "-a", "a-", "a_b", strings.Repeat("a", 64) + ".org", strings.Repeat("a.", 127) + "org",
-		"[a]:1", "[::1", "[::1]1", "::1/129", "10.1.0.0/8", "::ffff:1.2.3.4", "fe80::1%0", "u@h", "h?q", "h#f", "1.2.3.4/", "1.2.3.4/08", "*:443", "*.1.2.3.4",
+		"198.18.0.1", "198.19.0.0/16:443", "fd77:616c:6c00::5", "[a]:1", "[::1", "[::1]1", "::1/129", "10.1.0.0/8", "::ffff:1.2.3.4", "fe80::1%0", "u@h", "h?q", "h#f", "1.2.3.4/", "1.2.3.4/08", "*:443", "*.1.2.3.4",
 	} {
 		if p, err := ParseHost(s); err == nil {
 			t.Errorf("%q is read as %s", s, p)
@@ -310,13 +311,13 @@ func TestParseHost(t *testing.T) {
 		p, q string
 		want bool
 	}{
-		{"a.org", "a.org:443", true}, {"a.org", "a.org:80", false}, {"a.org:*", "a.org:80", true}, {"a.org:1-100", "a.org:50-60", true}, {"a.org:50-60", "a.org:1-100", false},
+		{"a.org", "a.org:443", true}, {"a.org", "a.org:80", true}, {"a.org", "a.org:22", false}, {"a.org:443", "a.org", false}, {"a.org:1-500", "a.org", true}, {"a.org:*", "a.org:80", true}, {"a.org:1-100", "a.org:50-60", true}, {"a.org:50-60", "a.org:1-100", false},
 		{"*.org", "a.org", true}, {"*.a.org", "a.org", false}, {"*.a.org", "b.a.org", true}, {"*.a.org", "*.b.a.org", true}, {"*.b.a.org", "*.a.org", false}, {"*.a.org", "ba.org", false},
 		{"a.org", "*.a.org", false}, {"10.0.0.0/8", "10.1.2.3", true}, {"10.0.0.0/8", "10.1.0.0/16", true}, {"10.1.0.0/16", "10.0.0.0/8", false}, {"::/0", "10.0.0.0/8", false}, {"a.org", "10.0.0.1", false},
 	} {
 		p, err1 := ParseHost(test.p)
 		q, err2 := ParseHost(test.q)
-		if err1 != nil || err2 != nil || p.Covers(q, 443) != test.want {
+		if err1 != nil || err2 != nil || p.Covers(false, q, false) != test.want {
 			t.Errorf("%s covers %s: want %v (%v, %v)", test.p, test.q, test.want, err1, err2)
 		}
 	}
@@ -343,7 +344,7 @@ func FuzzParseHost(f *testing.F) {
 		if err != nil || q != p {
 			t.Fatalf("%q is %s, which is %+v, %v", s, p, q, err)
 		}
-		if !p.Covers(q, 443) {
+		if !p.Covers(false, q, false) {
 			t.Fatalf("%s does not cover itself", p)
 		}
 	})

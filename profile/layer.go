@@ -418,7 +418,7 @@ func defaults() settings {
 		View: v("system"), Home: v("scratch"), Workspace: v("read-write"), Tmp: v("scratch"),
 		Protect: List[string]{Items: []Item[string]{{V: "@git", Origin: def}}},
 		Network: v("none"), EnvBase: v("session"), TTY: v("auto"), Seccomp: v("default"),
-		ProxyVariables: Value[bool]{Origin: def}, CheckSNI: Value[bool]{Origin: def}, Inject: Value[bool]{Origin: def}, CachesKeep: Value[bool]{Origin: def}, CachesMethod: v("layer"),
+		ProxyVariables: Value[bool]{Origin: def}, CheckSNI: Value[bool]{Origin: def}, UpstreamProxy: v(""), Inject: Value[bool]{Origin: def}, CachesKeep: Value[bool]{Origin: def}, CachesMethod: v("layer"),
 		Nested: Value[bool]{Origin: def}, Core: Value[uint64]{Origin: def},
 		Grace: Value[uint64]{V: 5 * second, Origin: def}, Output: Value[Amount]{V: Amount{1500, "chars"}, Origin: def},
 	}}
@@ -572,7 +572,7 @@ func (s *flagReader) flags(flags []Flag) []error {
 			return msg == ""
 		}
 		switch f.Name {
-		case "ro", "rw", "ro-try", "rw-try", "hide", "protect", "pass", "limit", "env":
+		case "ro", "rw", "ro-try", "rw-try", "hide", "protect", "pass", "limit", "env", "allow-host", "loopback", "publish":
 		default:
 			if prev, twice := once[f.Name]; twice {
 				hint := ""
@@ -648,6 +648,23 @@ func (s *flagReader) flags(flags []Flag) []error {
 			enum(&s.EnvScrub, envScrubs...)
 		case "net":
 			enum(&s.Network, "none", "allow", "host")
+		case "allow-host":
+			if h, msg := parseHost(f.Value); msg != "" {
+				bad("for example --allow-host example.org, or --allow-host '*.example.org:443'", "--allow-host: %s is not a host: %s", strconv.Quote(shorten(f.Value)), msg)
+			} else {
+				add(&s.NetAllow, h, o)
+			}
+		case "loopback", "publish":
+			n, msg := parseCount(f.Value)
+			to := &s.Loopback
+			if f.Name == "publish" {
+				to = &s.Publish
+			}
+			if msg != "" || n < 1 || n > 65535 {
+				bad("", "--%s: %s is not a port: ports are from 1 to 65535", f.Name, strconv.Quote(shorten(f.Value)))
+			} else {
+				add(to, uint16(n), o)
+			}
 		case "enforce":
 			enum(&s.Enforce, "off", "fs", "fs+net")
 		case "if-unavailable":

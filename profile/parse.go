@@ -100,6 +100,7 @@ type File struct {
 	Publish        List[uint16]
 	ProxyVariables Value[bool]
 	CheckSNI       Value[bool]
+	UpstreamProxy  Value[string]
 
 	EnvBase  Value[string]
 	EnvScrub Value[string]
@@ -304,6 +305,13 @@ func checkText(d *document, key *Key, v *value, s string) bool {
 	case TypeProfile:
 		if msg := badProfileName(s); msg != "" {
 			d.fail(v.off, "name a profile, or a file as \"./name.toml\"", "%q %s", key.Last(), msg)
+		}
+	case TypeProxy:
+		if msg := badProxy(s); msg != "" {
+			if strings.Contains(s, "@") {
+				d.conceal(v) // there is a password in front of it
+			}
+			d.fail(v.off, "write http://HOST:PORT", "%q %s", key.Last(), msg)
 		}
 	case TypeFilter:
 		if s != "default" && s != "strict" && !isFilterFile(s) {

@@ -125,7 +125,7 @@ func (r *resolver) resolve() (plan.Plan, error) {
 	if r.p.Enforce == plan.EnforceOff {
 		errs = append(errs, r.sources())
 	} else {
-		errs = append(errs, r.available())
+		errs = append(errs, r.available(), r.network())
 		r.spaces()
 		if err := r.files(); err != nil {
 			return plan.Plan{}, errors.Join(append(errs, err)...)
@@ -323,7 +323,7 @@ func (r *resolver) spaces() {
 	for _, k := range kinds {
 		o := r.s.Enforce.Origin
 		if k == plan.SpaceNet {
-			if r.s.Network.V != "none" {
+			if !r.ownNetwork() {
 				continue
 			}
 			o = r.s.Network.Origin
@@ -429,7 +429,7 @@ func (r *resolver) checks() {
 	}
 	add(plan.CheckNoSignal, "", def)
 	add(plan.CheckNoMount, "", def)
-	if r.s.Network.V == "none" {
+	if r.ownNetwork() {
 		add(plan.CheckNoRoute, "", r.s.Network.Origin)
 	}
 	add(plan.CheckUnwritable, "/"+checkFile, r.s.View.Origin)
@@ -579,6 +579,13 @@ func (r *resolver) derivedVars() (out []envscrub.Assign, why map[string]string) 
 	}
 	if r.s.Network.V == "none" && slices.Contains([]envscrub.Base{envscrub.BaseGate, envscrub.BaseSession, envscrub.BaseContract}, envscrub.Base(r.s.EnvBase.V)) {
 		add(offlineVars, r.s.Network.Origin, "no network")
+	}
+	if n := r.p.Network; n.Method == plan.NetProxy || n.Method == plan.NetRedirect && r.s.ProxyVariables.V {
+		o, reason := r.s.ProxyVariables.Origin, "proxy variables"
+		if !r.s.ProxyVariables.V {
+			o, reason = n.Origin, "connections cannot be redirected"
+		}
+		add(proxyVars(n.HTTP), o, reason)
 	}
 	return out, why
 }

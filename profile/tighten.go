@@ -411,10 +411,8 @@ func (c *comparer) hosts(k *Key, a []Item[HostPattern], b *List[HostPattern]) {
 	}
 	covered := func(h HostPattern, by []Item[HostPattern]) bool {
 		return slices.ContainsFunc(by, func(x Item[HostPattern]) bool {
-			if k.Name == "network.deny" {
-				return anyPort(x.V).Covers(anyPort(h), 0)
-			}
-			return x.V.Covers(h, defaultPort)
+			deny := k.Name == "network.deny"
+			return x.V.Covers(deny, h, deny)
 		})
 	}
 	// From the whole network to a list of hosts nothing is gained.
@@ -429,17 +427,6 @@ func (c *comparer) hosts(k *Key, a []Item[HostPattern], b *List[HostPattern]) {
 			c.add(k, lost, it.V.String(), "yes", "", b.Origin)
 		}
 	}
-}
-
-// defaultPort is that of an allowed host without a port.
-const defaultPort = 443
-
-// anyPort is a denied host, which without a port means all of them.
-func anyPort(h HostPattern) HostPattern {
-	if h.Hi == 0 {
-		h.Lo, h.Hi = 1, 65535
-	}
-	return h
 }
 
 // A grantAt is the grant that counts at one path.
@@ -546,6 +533,7 @@ type Effective struct {
 	Publish        []uint16
 	ProxyVariables bool
 	CheckSNI       bool
+	UpstreamProxy  string
 
 	EnvBase  string
 	EnvScrub string // the mode in force, also when it is the default of the base
@@ -582,7 +570,7 @@ func (s *Stack) Effective() Effective {
 		View: x.View.V, Home: x.Home.V, Workspace: x.Workspace.V, Tmp: x.Tmp.V,
 		Devices: texts(x.Devices.Items, plainText),
 		Network: x.Network.V, Hosts: texts(x.NetAllow.Items, HostPattern.String), HostsDenied: texts(x.NetDeny.Items, HostPattern.String),
-		ProxyVariables: x.ProxyVariables.V, CheckSNI: x.CheckSNI.V,
+		ProxyVariables: x.ProxyVariables.V, CheckSNI: x.CheckSNI.V, UpstreamProxy: x.UpstreamProxy.V,
 		EnvBase: x.EnvBase.V, EnvScrub: x.EnvScrub.V, EnvAllow: texts(x.EnvAllow.Items, plainText), EnvDeny: texts(x.EnvDeny.Items, plainText),
 		EnvSet: texts(lastVars(x.EnvSet.Items), Var.effective), EnvPass: texts(x.EnvPass.Items, plainText), EnvAuth: x.EnvAuth.V,
 		Inject: x.Inject.V, Caches: texts(x.Caches.Items, plainText), CachesKeep: x.CachesKeep.V, CachesMethod: x.CachesMethod.V,

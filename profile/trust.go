@@ -131,6 +131,9 @@ func checkProject(l Layer) error {
 	if v := l.File.Seccomp; v.Set && isFilterFile(v.V) {
 		fail(v.Origin, "write \"strict\" or \"default\", or name the file in a profile of your own", "a project layer cannot bring a system call filter of its own")
 	}
+	if v := l.File.UpstreamProxy; v.Set {
+		fail(v.Origin, "name it in a profile of your own, for example in ~/.config/wall", "a project layer cannot name an upstream proxy, which would see every connection")
+	}
 	if err := checkPhases(l); err != nil {
 		errs = append(errs, err)
 	}

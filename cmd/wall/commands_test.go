@@ -133,7 +133,11 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "--"}, 125, "wall: error: no command to run\n  hint: write it after \"--\", for example: wall run -- make test\n"},
 		{[]string{"run", "--frob", "--", "true"}, 125, "wall: error: unknown flag --frob\n" + runHint},
 		{[]string{"run", "-x", "true"}, 125, "wall: error: unknown flag -x\n" + runHint},
-		{[]string{"run", "--allow-host", "x", "true"}, 125, "wall: error: unknown flag --allow-host\n" + runHint},
+		{[]string{"run", "--allow-host", "x", "true"}, 125, "wall: error: a host is allowed, and the network mode is \"none\"\n  at --allow-host x\n  hint: add --net allow\n"},
+		{[]string{"run", "--allow-hosts", "x", "true"}, 125, "wall: error: unknown flag --allow-hosts\n  hint: did you mean --allow-host?\n"},
+		{[]string{"run", "--allow-host", "http://x", "true"}, 125, "wall: error: --allow-host: \"http://x\" is not a host: a host has no scheme: write the name alone\n" +
+			"  at --allow-host http://x\n  hint: for example --allow-host example.org, or --allow-host '*.example.org:443'\n"},
+		{[]string{"run", "--publish", "65536", "true"}, 125, "wall: error: --publish: \"65536\" is not a port: ports are from 1 to 65535\n  at --publish 65536\n"},
 		{[]string{"run", "--record", "x", "true"}, 125, "wall: error: unknown flag --record\n" + runHint},
 		{[]string{"run", "--timeout", "soon", "true"}, 125, "wall: error: --timeout must be a duration such as \"10m\", \"90s\" or \"1h30m\"\n  at --timeout soon\n  hint: 0 is no limit\n"},
 		{[]string{"run", "--net"}, 125, "wall: error: flag --net needs a value\n" + runHint},
@@ -147,7 +151,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "--env", "WALL_TEST_IS_SET", "true"}, 125, "wall: error: flag --env: want NAME=VALUE\n  hint: to let the variable of the caller cross: --pass WALL_TEST_IS_SET\n"},
 		{[]string{"run", "--nett", "host", "true"}, 125, "wall: error: unknown flag --nett\n  hint: did you mean --net?\n"},
 		{[]string{"plan", "--jsn", "true"}, 2, "wall: error: unknown flag --jsn\n  hint: did you mean --json?\n"},
-		{[]string{"run", "--net", "hosts", "true"}, 125, "wall: error: flag --net hosts: want none or host\n  hint: did you mean --net host?\n"},
+		{[]string{"run", "--net", "hosts", "true"}, 125, "wall: error: flag --net hosts: want none, allow or host\n  hint: did you mean --net host?\n"},
 		{[]string{"run", "--tty", "x", "true"}, 125, "wall: error: flag --tty x: want auto, pty, inherit or none\n" + runHint},
 		{[]string{"run", "--home", "x", "true"}, 125, "wall: error: flag --home x: want scratch, read-only or hidden\n" + runHint},
 		{[]string{"run", "--view", "x", "true"}, 125, "wall: error: flag --view x: want host or system\n" + runHint},
@@ -262,7 +266,7 @@ func TestCompletionScripts(t *testing.T) {
 		}
 	}
 	_, stdout, _ := runCLI(t, "__complete", "run", "--net", "")
-	if !strings.HasPrefix(stdout, "none\nhost\n") {
+	if !strings.HasPrefix(stdout, "none\nallow\nhost\n") {
 		t.Errorf("completion of --net gives %q", stdout)
 	}
 }

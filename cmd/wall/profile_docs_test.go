@@ -107,7 +107,7 @@ func cookbookTable(t *testing.T) string {
 var typeWords = map[profile.KeyType]string{
 	profile.TypeVersion: "`1`", profile.TypeText: "string", profile.TypeProfile: "name or `\"./file.toml\"`", profile.TypeBool: "boolean",
 	profile.TypePath: "path", profile.TypePaths: "list of paths and groups", profile.TypeDevices: "list of devices", profile.TypeGrants: "list of tables",
-	profile.TypeSeeds: "list of tables", profile.TypeHosts: "list of hosts", profile.TypePorts: "list of ports", profile.TypePatterns: "list of names, with a star at one end",
+	profile.TypeSeeds: "list of tables", profile.TypeHosts: "list of hosts", profile.TypePorts: "list of ports", profile.TypeProxy: "`\"http://HOST:PORT\"`", profile.TypePatterns: "list of names, with a star at one end",
 	profile.TypeNames: "list of names", profile.TypeName: "name", profile.TypeVars: "table of strings and sources", profile.TypeFilter: "`\"default\"`, `\"strict\"` or `\"./filter.json\"`",
 	profile.TypeCount: "number", profile.TypeSize: "bytes, or a size such as `\"4GiB\"`", profile.TypeDuration: "duration such as `\"10m\"`, or `0`",
 	profile.TypeWords: "list of strings", profile.TypeAttributes: "table of strings",

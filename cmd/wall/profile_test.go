@@ -177,7 +177,7 @@ func TestDifference(t *testing.T) {
 // TestWordsForEveryKey finds a key or value of the language that diff has no
 // words for.
 func TestWordsForEveryKey(t *testing.T) {
-	own := []string{"filesystem.tmp", "filesystem.grant", "environment.base", "environment.caches.method", "process.seccomp", "network.proxy-variables", "network.check-sni"}
+	own := []string{"filesystem.tmp", "filesystem.grant", "environment.base", "environment.caches.method", "process.seccomp"}
 	for _, k := range settingKeys() {
 		words, single := valueWords()[k.Name]
 		items, list := itemWords()[k.Name]
@@ -191,7 +191,7 @@ func TestWordsForEveryKey(t *testing.T) {
 					t.Errorf("no words for %s = %q", k.Name, v)
 				}
 			}
-		case profile.TypeCount, profile.TypeSize, profile.TypeDuration, profile.TypeOutput, profile.TypeFilter, profile.TypeName:
+		case profile.TypeCount, profile.TypeSize, profile.TypeDuration, profile.TypeOutput, profile.TypeFilter, profile.TypeName, profile.TypeProxy:
 		default:
 			if !list && !slices.Contains(own, k.Name) {
 				t.Errorf("no words for the elements of %s", k.Name)

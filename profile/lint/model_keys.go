@@ -49,6 +49,9 @@ func networkEntries(f *profile.File, layer int) []entry {
 	ports("network.publish", f.Publish)
 	boolean("network.proxy-variables", f.ProxyVariables)
 	boolean("network.check-sni", f.CheckSNI)
+	if f.UpstreamProxy.Set {
+		es = append(es, entry{key: "network.upstream-proxy", val: f.UpstreamProxy.V, layer: layer, origin: f.UpstreamProxy.Origin})
+	}
 	boolean("environment.inject", f.Inject)
 	if f.Caches.Set && len(f.Caches.Items) == 0 {
 		es = append(es, entry{key: "environment.caches.tools", list: true, empty: true, layer: layer, origin: f.Caches.Origin})

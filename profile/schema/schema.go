@@ -176,6 +176,8 @@ func shape(k profile.Key) object {
 		return list(text(hostShape))
 	case profile.TypePorts:
 		return list(object{"type": "integer", "minimum": 1, "maximum": 65535})
+	case profile.TypeProxy:
+		return text(`^http://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]+$`)
 	case profile.TypePatterns:
 		return list(text(wordShape))
 	case profile.TypeNames:

@@ -1,0 +1,174 @@
+package profile
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// Bounds of the network of one box, which no key changes. A test suite or an agent
+// has a few dozen connections at one time; an hour is longer than any server keeps
+// a silent one.
+const (
+	maxConnections = 512
+	idleTime       = 3600 * second
+)
+
+// The usual ports of proxies, for HTTP (Squid's) and for SOCKS (RFC 1928).
+const (
+	httpProxyPort  = 3128
+	socksProxyPort = 1080
+)
+
+// ownNetwork reports whether the box has a network namespace.
+func (r *resolver) ownNetwork() bool { return r.s.Network.V != "host" }
+
+// network plans what the command reaches beyond its own loopback interface.
+func (r *resolver) network() error {
+	if r.s.Network.V != "allow" && r.p.Enforce == plan.EnforceFSNet {
+		for _, it := range r.s.NetAllow.Items {
+			if it.flag { // in a file it may wait for the mode
+				return &plan.Error{Op: "a host is allowed, and the network mode is " + strconv.Quote(r.s.Network.V), Origin: it.Origin,
+					Hint: "add --net allow"}
+			}
+		}
+	}
+	if r.s.Network.V == "host" {
+		return r.s.sharedNetwork()
+	}
+	n := plan.Network{Loopback: portGrants(r.s.Loopback.Items), Publish: portGrants(r.s.Publish.Items), Origin: r.s.Network.Origin}
+	var errs []error
+	for _, p := range n.Publish {
+		if i := slices.IndexFunc(n.Loopback, func(q plan.PortGrant) bool { return q.Port == p.Port }); i >= 0 {
+			errs = append(errs, &plan.Error{Op: "cannot publish port " + strconv.Itoa(p.Port), Origin: p.Origin,
+				Err: errors.New("inside, that port leads to the loopback interface of the host, by " + place(n.Loopback[i].Origin)), Hint: "remove one of the two"})
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if r.s.Network.V == "allow" {
+		n.Method = plan.NetRedirect
+		n.Allow, n.Deny = hostRules(r.s.NetAllow.Items, false), hostRules(r.s.NetDeny.Items, true)
+		n.HTTP = freePort(httpProxyPort, n, 0)
+		n.SOCKS = freePort(socksProxyPort, n, n.HTTP)
+		n.CheckSNI = r.s.CheckSNI.V
+		if v := r.s.UpstreamProxy; v.V != "" {
+			n.Upstream = plan.Upstream{URL: v.V, Origin: v.Origin}
+		}
+		if cause := r.h.NoRedirect; cause != nil {
+			n.Method = plan.NetProxy
+			errs = append(errs, r.lost(plan.WallNetwork, "programs that ignore proxy variables reach no host", r.s.Network.Origin, cause,
+				"run \"wall doctor\" to see what is missing, usually the kernel module nf_tables"))
+		}
+	}
+	if n.Method == plan.NetNone && len(n.Loopback)+len(n.Publish) == 0 {
+		return nil
+	}
+	n.Connections, n.Idle = maxConnections, idleTime
+	r.p.Network = n
+	return errors.Join(errs...)
+}
+
+// sharedNetwork refuses what would keep the command from something on a network
+// that is the host's. With enforce = "fs" the operator took that wall down.
+func (s *settings) sharedNetwork() error {
+	if s.Enforce.V != string(plan.EnforceFSNet) {
+		return nil
+	}
+	var errs []error
+	refuse := func(what string, o plan.Origin) {
+		errs = append(errs, &plan.Error{Op: "cannot enforce " + what, Origin: o,
+			Err: errors.New("the network is the host's, by " + place(s.Network.Origin)), Hint: `remove the line, or use mode = "allow" or "none"`})
+	}
+	for _, h := range s.NetDeny.Items {
+		refuse("network.deny", h.Origin)
+	}
+	if s.CheckSNI.V {
+		refuse("network.check-sni", s.CheckSNI.Origin)
+	}
+	return errors.Join(errs...)
+}
+
+// portGrants gives each port once, in ascending order, by the lowest line that has it.
+func portGrants(items []Item[uint16]) []plan.PortGrant {
+	var out []plan.PortGrant
+	for _, it := range items {
+		out = append(out, plan.PortGrant{Port: int(it.V), Origin: it.Origin})
+	}
+	slices.SortStableFunc(out, func(a, b plan.PortGrant) int { return a.Port - b.Port })
+	return slices.CompactFunc(out, func(a, b plan.PortGrant) bool { return a.Port == b.Port })
+}
+
+// hostRules gives each rule once, in the order of the layers.
+func hostRules(items []Item[HostPattern], deny bool) []plan.HostRule {
+	var out []plan.HostRule
+	seen := map[string]bool{}
+	for _, it := range items {
+		r := plan.HostRule{Name: it.V.Name, Suffix: it.V.Suffix, Ports: it.V.HostPorts(deny), Origin: it.Origin}
+		if r.Name == "" {
+			r.Prefix = it.V.Prefix.String()
+		}
+		if s := r.String(); !seen[s] {
+			seen[s] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// freePort gives the first port from p on that the profile does not use.
+func freePort(p int, n plan.Network, other int) int {
+	uses := func(q plan.PortGrant) bool { return q.Port == p }
+	for p == other || slices.ContainsFunc(n.Loopback, uses) || slices.ContainsFunc(n.Publish, uses) {
+		if p++; p > 65535 {
+			p = 1024
+		}
+	}
+	return p
+}
+
+// proxyVars are what programs read that can speak to a proxy. curl reads http_proxy
+// in lower case alone; Node looks at none of them without its own variable. ALL_PROXY
+// names the HTTP proxy as well: it carries any TCP connection by CONNECT, and clients
+// without support for SOCKS fail at a "socks5h://", also where they would not use it.
+func proxyVars(http int) [][2]string {
+	url := "http://127.0.0.1:" + strconv.Itoa(http)
+	var out [][2]string
+	for _, v := range [][2]string{{"ALL_PROXY", url}, {"HTTPS_PROXY", url}, {"HTTP_PROXY", url}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
+		out = append(out, v, [2]string{strings.ToLower(v[0]), v[1]})
+	}
+	return append(out, [2]string{"NODE_USE_ENV_PROXY", "1"})
+}
+
+// badProxy says what is wrong with the address of an upstream proxy. The message
+// does not repeat it: someone may have written a password into it.
+func badProxy(s string) string {
+	rest, ok := strings.CutPrefix(s, "http://")
+	switch {
+	case !ok && strings.Contains(s, "://"):
+		return "must begin with http://: wall speaks to a proxy over HTTP alone"
+	case !ok:
+		return "must begin with http://"
+	case strings.Contains(rest, "@"):
+		return "cannot have a user and password: they would be seen wherever the plan is"
+	case strings.ContainsAny(rest, "/?#"):
+		return "has nothing behind the port"
+	}
+	h, msg := parseHost(rest)
+	switch {
+	case msg != "":
+		return "is no address of a proxy: " + msg
+	case h.Suffix || h.Prefix != (netip.Prefix{}) && !h.Prefix.IsSingleIP() || strings.Contains(rest, "/"):
+		return "must name one host"
+	case h.Lo == 0 || h.Lo != h.Hi:
+		return "must name one port"
+	case "http://"+h.String() != s:
+		return "is not in its usual spelling: write http://" + h.String()
+	}
+	return ""
+}
