@@ -105,6 +105,7 @@ var imports = map[string]map[string]string{
 		"plan": "the rules, and its errors",
 	},
 	"nsexec": {
+		"egress":                "the outer part of the network wall",
 		"plan":                  "what to do",
 		"cgroup":                "stage 1 puts stage 2 into its group",
 		"landlock":              "stage 2 applies the ruleset",

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/wallsandbox/wall/cgroup"
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/scratch"
 )
@@ -48,6 +49,10 @@ type Cmd struct {
 	// has been continued; false means that it cannot be stopped. Nil is false
 	// always. The command then goes on.
 	Suspend func(syscall.Signal) bool
+	// NetEvents is called with what the command does on a network of Plan.Network, by
+	// one goroutine, in order. It must not take long: events that wait are bounded in
+	// number, and those beyond are only counted. Nil: nobody wants to know.
+	NetEvents func(egress.Event)
 
 	ctx     context.Context
 	mu      sync.Mutex
@@ -89,6 +94,7 @@ type Result struct {
 	MaxRSS     int64         // bytes, of the largest process
 	PeakMemory int64         // bytes, of the whole box at its largest; 0 when nobody counted (there was no cgroup)
 	Wall       time.Duration // from Start to the end of the box
+	Network    egress.Summary
 }
 
 // Status is the exit status by the shell's convention: the command's own, or
