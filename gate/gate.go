@@ -113,8 +113,8 @@ type Result struct {
 // maxStarts bounds how often another plan is tried.
 const maxStarts = 5
 
-// patience is how long the output of a command without a box may be held open
-// after its process group was killed.
+// patience is how long the output of a command may be held open when everything that
+// wall can end has ended.
 const patience = time.Second
 
 // Streams is what the command of a gate finds on descriptors 0 to 2, for
@@ -292,8 +292,11 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 		}
 	}
 	for i, d := range drains {
-		held, derr := d.finish(boxed, patience)
-		if held {
+		held, derr := d.finish(patience)
+		switch {
+		case held && boxed:
+			out.Warnings = append(out.Warnings, fmt.Sprintf("the command gave its descriptor %d to a process outside of the box, which still holds it", i+1))
+		case held:
 			out.Warnings = append(out.Warnings, fmt.Sprintf("something that the command started still holds its descriptor %d, and may still run", i+1))
 		}
 		if derr != nil {

@@ -160,6 +160,73 @@ func TestHeldOutput(t *testing.T) {
 	}
 }
 
+// TestSlowCopy: whoever reads the copy may take longer than wall is patient, and gets
+// all of it; that is nobody who holds the output.
+func TestSlowCopy(t *testing.T) {
+	p := sh(t, "echo first; while [ ! -e go ]; do sleep 0.01; done; head -c 50000 /dev/zero")
+	ended := make(chan struct{})
+	var got bytes.Buffer
+	r := Run(context.Background(), p, Options{
+		Ended: func(string) { close(ended) },
+		Stdout: writerFunc(func(b []byte) {
+			if got.Len() == 0 {
+				if err := os.WriteFile(p.Command.Dir+"/go", nil, 0o600); err != nil {
+					t.Error(err)
+				}
+				<-ended
+				time.Sleep(patience + 200*time.Millisecond)
+			}
+			got.Write(b)
+		}),
+	})
+	if r.Status != Passed || len(r.Warnings) > 0 {
+		t.Errorf("%s, warnings %q", r.Status, r.Warnings)
+	}
+	if want := int64(50006); r.Output.StdoutBytes != want || int64(got.Len()) != want {
+		t.Errorf("%d bytes, copied %d, want %d", r.Output.StdoutBytes, got.Len(), want)
+	}
+}
+
+// TestDrainEnds: a process that got the descriptor of the command, wherever it is,
+// keeps no drain from its end, by silence or by a flood; what the command wrote is there.
+func TestDrainEnds(t *testing.T) {
+	for _, flood := range []bool{false, true} {
+		d, err := openDrain()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Dup(int(d.write.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranger := os.NewFile(uintptr(fd), "stranger")
+		if _, err := stranger.WriteString("of the command"); err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		d.start(&got)
+		over := make(chan struct{})
+		if flood {
+			go func() {
+				defer close(over)
+				for b := make([]byte, 4096); ; {
+					if _, err := stranger.Write(b); err != nil {
+						return // nobody reads any more
+					}
+				}
+			}()
+		} else {
+			close(over)
+		}
+		held, err := d.finish(10 * time.Millisecond)
+		if !held || err != nil || !strings.HasPrefix(got.String(), "of the command") {
+			t.Errorf("flood %t: held %t, %v, %.20q", flood, held, err, got.String())
+		}
+		<-over
+		stranger.Close()
+	}
+}
+
 // TestFlood: a gibibyte of output takes no more memory than a line.
 func TestFlood(t *testing.T) {
 	const n = 1 << 30
