@@ -1,12 +1,14 @@
 package gate
 
 import (
+	"hash/maphash"
+
 	"golang.org/x/sys/unix"
 )
 
 // MaxEntries bounds how many entries of a workspace are looked at for [Changes].
 // Each costs about two microseconds and 150 bytes, before the command and again
-// after it.
+// after it, however long its path is.
 const MaxEntries = 200_000
 
 // maxDepth bounds how deep: every level holds a descriptor meanwhile.
@@ -29,9 +31,25 @@ type stamp struct {
 	mode           uint32
 }
 
+// A place stands for the path of a file: a keyed hash over its elements. The path
+// itself may have 50 kilobytes (maxDepth names of 255 bytes), and a command can make
+// as many of them as are looked at.
+type place uint64
+
+// placeSeed keys the hashes, so that no command can make two paths meet.
+var placeSeed = maphash.MakeSeed()
+
+// in is the place of an entry of the directory at p.
+func (p place) in(name string) place {
+	return place(maphash.Comparable(placeSeed, struct {
+		dir  place
+		name string
+	}{p, name}))
+}
+
 // A census is the files below a directory at one time.
 type census struct {
-	files   map[string]stamp
+	files   map[place]stamp
 	left    int
 	partial bool
 	device  uint64
@@ -39,7 +57,7 @@ type census struct {
 
 // take walks the tree at root and follows no link.
 func take(root string, most int) census {
-	c := census{files: map[string]stamp{}, left: most}
+	c := census{files: map[place]stamp{}, left: most}
 	fd, err := open(unix.AT_FDCWD, root)
 	if err != nil {
 		c.partial = true
@@ -52,7 +70,7 @@ func take(root string, most int) census {
 		return c
 	}
 	c.device = st.Dev
-	c.walk(fd, "", maxDepth)
+	c.walk(fd, 0, maxDepth)
 	return c
 }
 
@@ -66,7 +84,7 @@ func open(dir int, name string) (int, error) {
 }
 
 // walk takes one directory and closes it.
-func (c *census) walk(fd int, prefix string, depth int) {
+func (c *census) walk(fd int, at place, depth int) {
 	defer unix.Close(fd)
 	if depth == 0 {
 		c.partial = true
@@ -97,7 +115,7 @@ func (c *census) walk(fd int, prefix string, depth int) {
 				continue // gone meanwhile
 			}
 			if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-				c.files[prefix+name] = stamp{st.Ino, st.Dev, uint64(st.Size), int64(st.Ctim.Sec), int64(st.Ctim.Nsec), st.Mode}
+				c.files[at.in(name)] = stamp{st.Ino, st.Dev, uint64(st.Size), int64(st.Ctim.Sec), int64(st.Ctim.Nsec), st.Mode}
 				continue
 			}
 			if st.Dev != c.device {
@@ -108,7 +126,7 @@ func (c *census) walk(fd int, prefix string, depth int) {
 				c.partial = true // not ours to read: what is in it is not known
 				continue
 			}
-			c.walk(sub, prefix+name+"/", depth-1)
+			c.walk(sub, at.in(name), depth-1)
 			if c.left < 0 {
 				return
 			}
@@ -119,8 +137,8 @@ func (c *census) walk(fd int, prefix string, depth int) {
 // since compares two states of one directory.
 func (c census) since(before census) Changes {
 	ch := Changes{Partial: c.partial || before.partial}
-	for name, now := range c.files {
-		was, ok := before.files[name]
+	for at, now := range c.files {
+		was, ok := before.files[at]
 		switch {
 		case !ok:
 			if !before.partial { // else it may only not have been looked at
@@ -131,8 +149,8 @@ func (c census) since(before census) Changes {
 		}
 	}
 	if !c.partial {
-		for name := range before.files {
-			if _, ok := c.files[name]; !ok {
+		for at := range before.files {
+			if _, ok := c.files[at]; !ok {
 				ch.Deleted++
 			}
 		}

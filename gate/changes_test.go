@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestChanges(t *testing.T) {
@@ -72,6 +76,56 @@ func TestChangesDeep(t *testing.T) {
 	}
 	if c := take(dir, MaxEntries); !c.partial {
 		t.Error("all of it was looked at")
+	}
+}
+
+// TestChangesLongPaths: a command can make paths of 50 kilobytes, and as many of them
+// as are looked at. They must not cost what they are long.
+func TestChangesLongPaths(t *testing.T) {
+	const levels, files = maxDepth - 1, 500
+	dir := t.TempDir()
+	name := strings.Repeat("d", unix.NAME_MAX)
+	at, err := open(unix.AT_FDCWD, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range levels {
+		if err := unix.Mkdirat(at, name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := open(at, name)
+		unix.Close(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = next
+	}
+	defer unix.Close(at)
+	touch := func(name string) {
+		t.Helper()
+		fd, err := unix.Openat(at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(fd)
+	}
+	for i := range files {
+		touch(fmt.Sprint(i))
+	}
+	var start, end runtime.MemStats
+	runtime.ReadMemStats(&start)
+	before := take(dir, MaxEntries)
+	runtime.ReadMemStats(&end)
+	// The buffers of the levels are most of it.
+	if n := end.TotalAlloc - start.TotalAlloc; len(before.files) != files || before.partial || n > 8<<20 {
+		t.Errorf("%d files, partial %t, %d bytes", len(before.files), before.partial, n)
+	}
+	touch("new")
+	if err := unix.Unlinkat(at, "0", 0); err != nil {
+		t.Fatal(err)
+	}
+	if ch := take(dir, MaxEntries).since(before); ch != (Changes{Created: 1, Deleted: 1}) {
+		t.Errorf("got %+v", ch)
 	}
 }
 
