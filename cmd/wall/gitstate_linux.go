@@ -34,6 +34,7 @@ type gitState struct {
 const (
 	maxGitFile  = 1 << 20   // HEAD, a ref, packed-refs up to 64 times as much
 	maxGitIndex = 256 << 20 //
+	maxGitNames = 256 << 20 // names of its entries, as they are without compression
 	maxGitRead  = 64 << 20  // content of files whose times differ
 )
 
@@ -159,23 +160,22 @@ func (g *gitState) readIndex(name, ws string) string {
 	if len(g.Head) == 64 {
 		idSize = 32
 	}
-	entries, err := parseIndex(data, idSize)
-	if err != nil {
-		return err.Error()
-	}
 	h := sha256.New()
 	left := int64(maxGitRead)
-	unknown := 0
-	for _, e := range entries {
+	changed, unknown := 0, 0
+	err = parseIndex(data, idSize, func(e indexEntry) {
 		fmt.Fprintf(h, "%o %x %q\n", e.mode, e.id, e.name)
 		switch compareEntry(ws, e, &left) {
 		case "changed":
-			g.Changed++
+			changed++
 		case "unknown":
 			unknown++
 		}
+	})
+	if err != nil {
+		return err.Error()
 	}
-	g.Index = hex.EncodeToString(h.Sum(nil))
+	g.Index, g.Changed = hex.EncodeToString(h.Sum(nil)), changed
 	switch {
 	case g.Changed > 0:
 		g.Files = "changed"
@@ -187,22 +187,23 @@ func (g *gitState) readIndex(name, ws string) string {
 	return ""
 }
 
-// parseIndex reads versions 2 to 4.
-func parseIndex(data []byte, idSize int) ([]indexEntry, error) {
+// parseIndex reads versions 2 to 4, and gives one entry after the other: version 4
+// takes two bytes for a name that repeats a long one, so that all of them together have
+// a bound of their own.
+func parseIndex(data []byte, idSize int, each func(indexEntry)) error {
 	if len(data) < 12+idSize || string(data[:4]) != "DIRC" {
-		return nil, errIndex
+		return errIndex
 	}
 	version, n := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
 	if version < 2 || version > 4 {
-		return nil, errIndex
+		return errIndex
 	}
-	var entries []indexEntry
-	at, last := 12, ""
+	at, last, names := 12, "", 0
 	for range n {
 		start := at
 		fixed := 40 + idSize + 2
 		if len(data)-at < fixed {
-			return nil, errIndex
+			return errIndex
 		}
 		u := func(off int) uint32 { return binary.BigEndian.Uint32(data[start+off:]) }
 		e := indexEntry{mtime: [2]uint32{u(8), u(12)}, mode: u(24), size: u(36), id: data[start+40 : start+40+idSize]}
@@ -214,7 +215,7 @@ func parseIndex(data []byte, idSize int) ([]indexEntry, error) {
 		}
 		if flags&0x4000 != 0 {
 			if version < 3 || len(data)-at < 2 {
-				return nil, errIndex
+				return errIndex
 			}
 			if binary.BigEndian.Uint16(data[at:])&0x6000 != 0 { // skip-worktree, intent-to-add
 				e.skip = true
@@ -225,7 +226,7 @@ func parseIndex(data []byte, idSize int) ([]indexEntry, error) {
 			strip, used := 0, 0
 			for { // the number of git's pack format for offsets
 				if at >= len(data) || used > 4 {
-					return nil, errIndex
+					return errIndex
 				}
 				b := data[at]
 				at++
@@ -239,26 +240,30 @@ func parseIndex(data []byte, idSize int) ([]indexEntry, error) {
 				}
 			}
 			end := indexNUL(data, at)
-			if end < 0 || strip > len(last) {
-				return nil, errIndex
+			if end < 0 || strip > len(last) || len(last)-strip+end-at >= unix.PathMax {
+				return errIndex
 			}
 			e.name = last[:len(last)-strip] + string(data[at:end])
 			at = end + 1
 		} else {
 			end := indexNUL(data, at)
 			if end < 0 {
-				return nil, errIndex
+				return errIndex
 			}
 			e.name = string(data[at:end])
 			at = start + (end-start+8)/8*8 // one to eight NUL bytes
 			if at > len(data) {
-				return nil, errIndex
+				return errIndex
 			}
 		}
+		names += len(e.name)
+		if e.name == "" || names > maxGitNames {
+			return errIndex
+		}
 		last = e.name
-		entries = append(entries, e)
+		each(e)
 	}
-	return entries, nil
+	return nil
 }
 
 func indexNUL(data []byte, at int) int {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -262,6 +263,55 @@ func TestReadGitHostile(t *testing.T) {
 		put(".git/index", index)
 		if g := readGit(dir); g == nil || g.Files == "clean" || strings.Contains(fmt.Sprint(*g), "sentinel") {
 			t.Errorf("%s: %+v", name, g)
+		}
+	}
+}
+
+// TestReadGitNames: version 4 of the index stores what a name has beyond the one
+// before. A mebibyte of entries that each go on where the last ended names gigabytes.
+func TestReadGitNames(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	index := func(n int, more string) {
+		t.Helper()
+		e := make([]byte, 62)
+		binary.BigEndian.PutUint32(e[24:], 0o100644)
+		e = append(append(append(e, 0), more...), 0) // takes nothing off the last name
+		b := append([]byte("DIRC"), 0, 0, 0, 4)
+		b = binary.BigEndian.AppendUint32(b, uint32(n))
+		b = append(append(b, bytes.Repeat(e, n)...), make([]byte, 20)...)
+		for name, text := range map[string][]byte{".git/HEAD": []byte("ref: refs/heads/x"), ".git/index": b} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		n    int
+		more string
+		why  string
+	}{
+		{3, "abc", ""}, // abc, abcabc, abcabcabc
+		{5000, strings.Repeat("d", 64), errIndex.Error()},
+		{2, strings.Repeat("d", 4000), errIndex.Error()},
+		{500_000, "", errIndex.Error()}, // of no name
+	} {
+		index(tt.n, tt.more)
+		var start, end runtime.MemStats
+		runtime.ReadMemStats(&start)
+		g := readGit(dir)
+		runtime.ReadMemStats(&end)
+		st, err := os.Stat(filepath.Join(dir, ".git/index"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Why != tt.why || tt.why == "" && g.Changed != tt.n || tt.why != "" && (g.Changed != 0 || g.Index != "") {
+			t.Errorf("%d of %d bytes more: %+v", tt.n, len(tt.more), g)
+		}
+		if n := int64(end.TotalAlloc - start.TotalAlloc); n > 8*st.Size()+16<<20 {
+			t.Errorf("%d of %d bytes more: %d bytes for an index of %d", tt.n, len(tt.more), n, st.Size())
 		}
 	}
 }
