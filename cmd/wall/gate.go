@@ -445,7 +445,7 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 		}
 	}
 	if outs.record != nil && g.recorded {
-		rec, err := newRecord(g, r)
+		rec, err := newRecord(g, r, key)
 		var data []byte
 		if err == nil {
 			data, err = rec.encode(key)

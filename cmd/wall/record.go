@@ -120,13 +120,14 @@ type recordResult struct {
 	Phase  string      `json:"phase"` // that decided, "" without phases
 }
 
-// newRecord makes the record of a gate that g has just run.
-func newRecord(g *gateRun, r gate.Result) (record, error) {
+// newRecord makes the record of a gate that g has just run. secret is the key of
+// --record-key, or empty.
+func newRecord(g *gateRun, r gate.Result, secret []byte) (record, error) {
 	h := g.j.host
 	ws := g.stack.Workspace()
 	rec := record{
 		Version: recordVersion, Wall: wallVersion(), Started: r.Started.UTC().Format("2006-01-02T15:04:05Z"),
-		Command: g.command, Profile: g.f.profile, Digest: g.stack.Digest(), Trusted: g.stack.Trusted(),
+		Command: g.command, Profile: g.j.options.Profile, Digest: g.stack.Digest(), Trusted: g.stack.Trusted(),
 		Layers: []recordLayer{}, Flags: []recordFlag{}, Tools: []recordTool{}, Plans: []recordPlan{},
 		Workspace: recordWorkspace{Path: ws, Cwd: h.Cwd, Git: g.git},
 		User:      recordUser{h.User, h.UID, h.GID, realHome(h)},
@@ -134,7 +135,7 @@ func newRecord(g *gateRun, r gate.Result) (record, error) {
 		Result:    recordResult{Status: r.Status, Exit: r.Exit},
 	}
 	if rec.Profile == "" {
-		rec.Profile = "gate"
+		rec.Profile = gateProfile
 	}
 	if rest, ok := strings.CutPrefix(h.Cwd+"/", ws+"/"); ok {
 		rec.Workspace.Cwd = path.Clean("./" + rest)
@@ -173,7 +174,7 @@ func newRecord(g *gateRun, r gate.Result) (record, error) {
 	}
 	rec.Environment = recordEnv{Key: hex.EncodeToString(key[:]), Names: []recordVar{}}
 	if len(g.plans) > 0 {
-		vars, err := hashVars(g.plans[0].plan, key[:], places)
+		vars, err := hashVars(g.plans[0].plan, hashKey(key[:], secret), places)
 		if err != nil {
 			return rec, err
 		}
@@ -350,6 +351,18 @@ func decodeRecord(data, key []byte) (record, error) {
 		}
 	}
 	return rec, nil
+}
+
+// hashKey is the key of the hashes of a record: random, which is in the record, alone,
+// or with the secret that only those know who may read the record's hashes.
+func hashKey(random, secret []byte) []byte {
+	if len(secret) == 0 {
+		return random
+	}
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte("hashes of variables\x00")) // never what integrity is made of
+	m.Write(random)
+	return m.Sum(nil)
 }
 
 // hexKey reads the key of the hashes.

@@ -129,6 +129,21 @@ func TestHashVars(t *testing.T) {
 	}
 }
 
+// TestHashKey: with a secret key, what is in the record is not enough to try values.
+func TestHashKey(t *testing.T) {
+	random, secret := bytes.Repeat([]byte{7}, 32), []byte("0123456789abcdef")
+	alone, with, other := hashKey(random, nil), hashKey(random, secret), hashKey(random, append(secret, 'x'))
+	if !bytes.Equal(alone, random) {
+		t.Errorf("without a secret: %x", alone)
+	}
+	if bytes.Equal(with, alone) || bytes.Equal(with, other) || len(with) != 32 {
+		t.Errorf("%x, %x, %x", alone, with, other)
+	}
+	if again := hashKey(bytes.Repeat([]byte{8}, 32), secret); bytes.Equal(again, with) {
+		t.Error("two records have the same key")
+	}
+}
+
 func TestInPlaces(t *testing.T) {
 	at := []spot{{"/home/u/ws", "$workspace"}, {"/home/u", "~"}}
 	for in, want := range map[string]string{

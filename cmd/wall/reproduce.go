@@ -26,14 +26,18 @@ difference that matters is told: another commit, kernel, tool or profile, variab
 that are missing. wall ends as the gate does.
 
 A record decides what its command may do here. Where it would allow more than your
-own profile of that name, wall tells what, and runs only with --accept-profile. A
-record that was changed is refused; only --record-key shows by whom it was written.`,
+own profile of that name, wall tells what, and runs only with --accept-profile. When
+the gate's profile was a file, or a built-in one, your profile "gate" is the measure;
+-p names another. A record that was changed is refused; only --record-key shows by
+whom it was written.`,
 		Example: `  wall reproduce gate.record
+  wall reproduce -p ./ci.toml gate.record
   wall reproduce --shell gate.record
   wall reproduce --workspace ~/clone --phase test gate.record`,
 		DisableFlagsInUseLine: true,
 	}
 	f := addGateFlags(cmd)
+	cmd.Flags().Lookup("profile").Usage = "your own profile that the record is measured by"
 	var shell, accept bool
 	var phase string
 	addSwitch(cmd.Flags(), &shell, "shell", "open a shell in that box instead")
@@ -43,9 +47,6 @@ record that was changed is refused; only --record-key shows by whom it was writt
 		if len(args) != 1 {
 			return &usageError{msg: fmt.Sprintf("wall reproduce takes one record, got %d arguments", len(args)), hint: "for example: wall reproduce gate.record"}
 		}
-		if f.profile != "" {
-			return &usageError{msg: "--profile and a record contradict each other", hint: "the record holds its profile; single settings can be changed by flags"}
-		}
 		key, err := f.recordKey()
 		if err != nil {
 			return err
@@ -54,7 +55,7 @@ record that was changed is refused; only --record-key shows by whom it was writt
 		if err != nil {
 			return err
 		}
-		x := &reproduction{s: s, f: f, rec: rec, accept: accept, phase: phase}
+		x := &reproduction{s: s, f: f, rec: rec, key: key, accept: accept, phase: phase}
 		if shell {
 			return x.shell()
 		}
@@ -68,6 +69,7 @@ type reproduction struct {
 	s      streams
 	f      *gateFlags
 	rec    record
+	key    []byte // of --record-key
 	accept bool
 	phase  string
 
@@ -258,7 +260,10 @@ func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	x.tellHost(h, add)
 	x.tellWorkspace(add)
-	wider := x.tellProfile(h, st, add)
+	wider, err := x.tellProfile(h, st, add)
+	if err != nil {
+		return err
+	}
 	if err := x.tellPlans(h, plans, add); err != nil {
 		return err
 	}
@@ -275,7 +280,7 @@ func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
 	}
 	if len(wider) > 0 && !x.accept {
 		return &plan.Error{Op: "the record allows more than your own profile: " + strings.Join(wider[:min(5, len(wider))], "; "),
-			Err: errNotAccepted, Hint: "read the record first; --accept-profile runs it all the same"}
+			Err: errNotAccepted, Hint: "read the record first; --accept-profile runs it all the same, and -p measures it by another profile of yours"}
 	}
 	return nil
 }
@@ -349,25 +354,62 @@ func shortID(id string) string {
 	return id
 }
 
-// tellProfile compares the recorded profile with the one of that name here, and
-// gives what the record allows beyond that.
-func (x *reproduction) tellProfile(h profile.Host, recorded *profile.Stack, add func(string, ...any)) (wider []string) {
-	o := profile.Options{Profile: x.mapPath(x.rec.Profile), NoSettings: true, Flags: []profile.Flag{{Name: "workspace", Value: x.to[0].path}}}
-	local, err := profile.Load(h, o)
-	if err != nil {
-		add("there is no usable profile %s here: %s", quoteOdd(o.Profile), firstLine(err))
-		o.Profile = "gate"
-		if local, err = profile.Load(h, o); err != nil {
-			return []string{"there is no profile to compare it with"}
+// gateProfile is the profile that a record is measured by when it names none that the
+// user made.
+const gateProfile = "gate"
+
+// ownProfile gives the profile of here that a record is measured by: that of -p, or one
+// of the record's name that the user or the administrator installed, or "gate". A name
+// that leads to a file does not count, because whoever wrote the record may have sent
+// the file, too; and built-in profiles for the user's own sessions let more cross than
+// a stranger's command may have.
+func (x *reproduction) ownProfile(h profile.Host, recorded *profile.Stack, add func(string, ...any)) (*profile.Stack, error) {
+	load := func(name string) (*profile.Stack, error) {
+		return profile.Load(h, profile.Options{Profile: name, NoSettings: true, Flags: []profile.Flag{{Name: "workspace", Value: x.to[0].path}}})
+	}
+	told := func(st *profile.Stack, name string) {
+		if st.Digest() != recorded.Digest() {
+			add("the profile %s here has another text", quoteOdd(name))
 		}
-	} else if local.Digest() != recorded.Digest() {
-		add("the profile %s here has another text", quoteOdd(o.Profile))
+	}
+	if x.f.profile != "" {
+		st, err := load(x.f.profile)
+		if err == nil {
+			told(st, x.f.profile)
+		}
+		return st, err
+	}
+	name := x.mapPath(x.rec.Profile)
+	st, err := load(name)
+	if err != nil {
+		add("there is no usable profile %s here: %s", quoteOdd(name), firstLine(err))
+		return load(gateProfile)
+	}
+	told(st, name)
+	for _, l := range slices.Backward(st.Layers()) {
+		switch l.Kind {
+		case profile.LayerUser, profile.LayerSystem:
+			return st, nil
+		case profile.LayerProject, profile.LayerSettings, profile.LayerFlags:
+			continue
+		}
+		break
+	}
+	return load(gateProfile)
+}
+
+// tellProfile compares what the record asks for with the user's own profile, and gives
+// what it allows beyond that.
+func (x *reproduction) tellProfile(h profile.Host, recorded *profile.Stack, add func(string, ...any)) (wider []string, err error) {
+	local, err := x.ownProfile(h, recorded, add)
+	if err != nil {
+		return nil, err
 	}
 	at := h
 	at.Cwd = x.cwd
 	alone, err := profile.Load(at, x.options)
 	if err != nil {
-		return []string{firstLine(err)}
+		return nil, err
 	}
 	for _, c := range profile.Compare(local, alone) {
 		text := c.String()
@@ -378,7 +420,7 @@ func (x *reproduction) tellProfile(h profile.Host, recorded *profile.Stack, add 
 		add("the record allows more, or something else: %s", text)
 		wider = append(wider, text)
 	}
-	return wider
+	return wider, nil
 }
 
 func firstLine(err error) string {
@@ -415,7 +457,7 @@ func (x *reproduction) tellPlans(h profile.Host, plans []phasePlan, add func(str
 	if err != nil {
 		return err
 	}
-	vars, err := hashVars(plans[0].plan, key, here)
+	vars, err := hashVars(plans[0].plan, hashKey(key, x.key), here)
 	if err != nil {
 		return err
 	}
