@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/wallsandbox/wall/envscrub"
 	"github.com/wallsandbox/wall/gate"
@@ -188,6 +189,21 @@ func unrecordable(g *gateRun) error {
 	if len(g.j.options.KeepFDs) > 0 {
 		return &plan.Error{Op: "a record cannot hold the descriptors of --fd", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
 	}
+	// JSON has no other bytes, and what is not the same is not run again.
+	words := append([]string{g.j.options.Profile, g.j.host.Cwd, g.stack.Workspace(), realHome(g.j.host)}, g.command...)
+	for _, f := range g.j.options.Flags {
+		if f.Name != "env" { // only its name is recorded, which has only plain bytes
+			words = append(words, f.Value)
+		}
+	}
+	for _, l := range g.stack.Texts() {
+		words = append(words, l.Name, l.File, l.Path)
+	}
+	for _, w := range words {
+		if !utf8.ValidString(w) {
+			return &plan.Error{Op: "a record cannot hold " + quoteOdd(w) + ", which is not UTF-8", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
+		}
+	}
 	for _, l := range g.stack.Literals() {
 		if why := envscrub.Guarded(l.Name, l.Value); why != "" {
 			return &plan.Error{Op: "cannot record a profile that holds the value of " + quoteOdd(l.Name) + ", which " + why, Origin: l.Origin,
@@ -301,11 +317,20 @@ func (rec record) sum(key []byte) (string, error) {
 
 // encode is the text of the file.
 func (rec record) encode(key []byte) ([]byte, error) {
-	var err error
+	// What a plan or a repository says may have bytes that JSON replaces: the integrity is
+	// that of what can be read again.
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	rec = record{}
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return nil, err
+	}
 	if rec.Integrity, err = rec.sum(key); err != nil {
 		return nil, err
 	}
-	data, err := json.MarshalIndent(rec, "", "  ")
+	data, err = json.MarshalIndent(rec, "", "  ")
 	return append(data, '\n'), err
 }
 

@@ -93,6 +93,23 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
+// TestRecordBytes: what is written can be read, whatever bytes a plan has.
+func TestRecordBytes(t *testing.T) {
+	rec := sampleRecord()
+	rec.Plans = []recordPlan{{Lines: []string{"mount /a\xff\xfe\u2028\x00"}}}
+	data, err := rec.encode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeRecord(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "mount /a\ufffd\ufffd\u2028\x00"; got.Plans[0].Lines[0] != want {
+		t.Errorf("%q, want %q", got.Plans[0].Lines[0], want)
+	}
+}
+
 // TestHashVars: what may be a secret has no hash, and no value is anywhere.
 func TestHashVars(t *testing.T) {
 	p := plan.Plan{Env: []plan.EnvVar{
