@@ -190,14 +190,11 @@ func unrecordable(g *gateRun) error {
 		return &plan.Error{Op: "a record cannot hold the descriptors of --fd", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
 	}
 	// JSON has no other bytes, and what is not the same is not run again.
-	words := append([]string{g.j.options.Profile, g.j.host.Cwd, g.stack.Workspace(), realHome(g.j.host)}, g.command...)
+	words := append([]string{g.j.options.Profile}, g.command...)
 	for _, f := range g.j.options.Flags {
 		if f.Name != "env" { // only its name is recorded, which has only plain bytes
 			words = append(words, f.Value)
 		}
-	}
-	for _, l := range g.stack.Texts() {
-		words = append(words, l.Name, l.File, l.Path)
 	}
 	for _, w := range words {
 		if !utf8.ValidString(w) {
