@@ -225,7 +225,7 @@ func (r *Rules) DecideResolved(addr netip.Addr, port int) Decision {
 		}
 	}
 	class, network := classify(addr)
-	if (class == "" || network.IsValid()) && class != "loopback" && r.isOwn(all) {
+	if (class == "" || network.IsValid()) && !strings.HasPrefix(class, "loopback") && r.isOwn(all) {
 		class, network = "the host's own", netip.PrefixFrom(addr, addr.BitLen())
 	}
 	if class == "" {
