@@ -183,6 +183,7 @@ var testImports = map[string]string{
 	"github.com/creack/pty":                      "terminals",
 	"github.com/pelletier/go-toml/v2":            "a second opinion about TOML",
 	"golang.org/x/net/bpf":                       "filters as programs",
+	"golang.org/x/net/dns/dnsmessage":            "a second opinion about DNS",
 	"go.yaml.in/yaml/v3":                         "what CI systems read",
 	"golang.org/x/net/publicsuffix":              "the whole list, next to the short one",
 	"golang.org/x/sys/unix":                      "what the kernel says",
