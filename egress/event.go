@@ -11,7 +11,8 @@ const (
 	KindDNS   = "dns"   // a name was asked for, and its answer: Reason is empty when it is allowed
 	KindOpen  = "open"  // a connection is established
 	KindClose = "close" // it has ended: In, Out and Duration are set
-	KindDeny  = "deny"  // a connection or a name was refused, or could not be made: Reason says why
+	KindDeny  = "deny"  // a connection or a name was refused: Reason says why
+	KindFail  = "fail"  // a connection that the rules allow could not be made: Reason says why
 )
 
 // The ways by which connections come.
@@ -29,13 +30,13 @@ const (
 // shows one escapes it.
 type Event struct {
 	Time     time.Time
-	Kind     string      // KindDNS, KindOpen, KindClose or KindDeny
+	Kind     string      // KindDNS and so on
 	Via      string      // ViaRedirect and so on
 	Name     string      // the host name that the connection is for; "" for a literal address
 	Addr     string      // the address that was dialled, or the literal one that was asked for; may be empty
 	Port     int         // 0 for a name lookup
 	Rule     plan.Origin // the rule that decided; zero when no rule speaks of it
-	Reason   string      // why it was refused or ended early; empty otherwise
+	Reason   string      // why it was refused, could not be made, or ended early; empty otherwise
 	In       int64       // bytes that the box received
 	Out      int64       // bytes that the box sent
 	Duration time.Duration
@@ -43,10 +44,17 @@ type Event struct {
 
 // A Summary is what a box did on its network, in numbers.
 type Summary struct {
-	Opened   int64   // connections that were established
-	Denied   int64   // refused connections and names
-	Dropped  int64   // events that Observe was not called for, because it was too slow
-	BytesIn  int64   // bytes that the box received
-	BytesOut int64   // bytes that the box sent
-	Denials  []Event // the first one of each name, port and reason, in order of time; at most 100
+	Opened   int64    // connections that were established
+	Denied   int64    // refused connections and names
+	Failed   int64    // connections that the rules allow and that could not be made
+	Dropped  int64    // events that Observe was not called for, because it was too slow
+	BytesIn  int64    // bytes that the box received
+	BytesOut int64    // bytes that the box sent
+	Denials  []Denial // in order of time; at most 100
+}
+
+// A Denial is the first refusal of one name, port and reason.
+type Denial struct {
+	Event
+	Count int64 // how many there were
 }

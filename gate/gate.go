@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/scratch"
@@ -20,13 +21,13 @@ import (
 // A Status is the verdict of a gate.
 type Status string
 
-// The verdicts. Denied is reserved: it needs a wall that reports what it refused.
+// The verdicts.
 const (
 	Passed   Status = "passed"    // the command ran and ended with status 0
 	Failed   Status = "failed"    // it ran and ended otherwise, or nobody knows how
 	TimedOut Status = "timed-out" // it ran longer than its time limit
 	Limit    Status = "limit"     // it reached another limit, see Outcome.Limit
-	Denied   Status = "denied"    // it was refused something, and that was to fail it
+	Denied   Status = "denied"    // it was refused something, and Options.FailOnDenial fails it for that
 	NotRun   Status = "not-run"   // it did not run
 )
 
@@ -44,6 +45,13 @@ type Options struct {
 	// child of this process is killed when the command has ended. Only for a program
 	// that has no other children, such as wall itself.
 	Adopt bool
+	// FailOnDenial makes the verdict Denied when a wall reports that it refused
+	// something to a command that ended by itself. What walls do not report, see
+	// [Denials], has no part in it.
+	FailOnDenial bool
+	// NetEvents is called with what a command does on its network, see
+	// nsexec.Cmd.NetEvents; nil when nobody wants to know.
+	NetEvents func(phase string, e egress.Event)
 	// Starting is called with every plan before the start that tries it; its error is
 	// why the command does not run.
 	Starting func(phase string, p plan.Plan) error
@@ -53,9 +61,9 @@ type Options struct {
 	// Failed is called when a start failed, before another plan is asked for.
 	Failed func(phase string, err error)
 	// Started is called when a command runs: it may send signals. Ended is called when
-	// everything of it has ended.
+	// everything of it has ended, with what is known of that.
 	Started func(phase string, c *nsexec.Cmd)
-	Ended   func(phase string)
+	Ended   func(phase string, r nsexec.Result)
 }
 
 // A Phase is one command of a gate.
@@ -71,7 +79,7 @@ type Phase struct {
 // An Outcome is how a command went.
 type Outcome struct {
 	Status Status
-	Exit   int            // exit status by wall's table: the command's own, 128+n, 123, 124, or 125 to 127
+	Exit   int            // exit status by wall's table: the command's own, 128+n, or 122 to 127
 	Code   int            // exit status of the command; -1 when it did not run or a signal ended it
 	Signal syscall.Signal // that ended the command, or 0
 	Limit  string         // "time", "memory", "processes", "scratch", "output"; "" for none
@@ -88,6 +96,7 @@ type Outcome struct {
 	// because there was no cgroup for the command.
 	PeakMemory int64
 	Scratch    int64 // bytes in the scratch directory at the end; -1 when there is none
+	Network    egress.Summary
 
 	Warnings []string // what the operator should know; none changes the verdict
 }
@@ -243,6 +252,9 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 	}
 	cmd := nsexec.CommandContext(ctx, filled)
 	cmd.Scratch, cmd.OwnGroup = g.dir, true
+	if g.o.NetEvents != nil {
+		cmd.NetEvents = func(e egress.Event) { g.o.NetEvents(name, e) }
+	}
 	var drains [2]*drain
 	for i := range drains {
 		d, err := openDrain()
@@ -276,7 +288,7 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 	}
 	err := cmd.Wait()
 	if g.o.Ended != nil {
-		g.o.Ended(name)
+		g.o.Ended(name, cmd.Result())
 	}
 
 	out := Outcome{}
@@ -306,6 +318,9 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 	out.Output = combine(sinks.stdout.tail, sinks.stderr.tail)
 	out.Warnings = append(out.Warnings, sinks.problems()...)
 	out.judge(cmd.Result(), p, err, ctx.Err())
+	if g.o.FailOnDenial {
+		out.failOnDenial(p)
+	}
 	out.Scratch = -1
 	if g.dir != nil {
 		out.Scratch = treeSize(g.dir.FD())
@@ -347,6 +362,7 @@ func (g *runner) prepare(p plan.Plan) error {
 func (o *Outcome) judge(r nsexec.Result, p plan.Plan, err, done error) {
 	o.Code, o.Signal, o.Limit = r.ExitCode, r.Signal, r.Limit
 	o.Wall, o.UserTime, o.SysTime, o.MaxRSS, o.PeakMemory = r.Wall, r.UserTime, r.SysTime, r.MaxRSS, r.PeakMemory
+	o.Network = r.Network
 	if o.Signal != 0 {
 		o.Code = -1
 	}
@@ -374,6 +390,15 @@ func (o *Outcome) judge(r nsexec.Result, p plan.Plan, err, done error) {
 	default:
 		o.Status, o.Exit = Failed, plan.ExitFailed
 	}
+}
+
+// failOnDenial turns the verdict on a command that ended by itself.
+func (o *Outcome) failOnDenial(p plan.Plan) {
+	d := NewDenials(p, o.Network)
+	if d.Count == 0 || o.Err != nil || o.Status != Passed && o.Status != Failed {
+		return
+	}
+	o.Status, o.Exit, o.Err = Denied, plan.ExitDenied, d.DeniedError()
 }
 
 // sinks are where the output of a command goes.

@@ -167,7 +167,7 @@ func TestSlowCopy(t *testing.T) {
 	ended := make(chan struct{})
 	var got bytes.Buffer
 	r := Run(context.Background(), p, Options{
-		Ended: func(string) { close(ended) },
+		Ended: func(string, nsexec.Result) { close(ended) },
 		Stdout: writerFunc(func(b []byte) {
 			if got.Len() == 0 {
 				if err := os.WriteFile(p.Command.Dir+"/go", nil, 0o600); err != nil {
@@ -293,7 +293,7 @@ func TestPhases(t *testing.T) {
 	}
 	o := Options{
 		Started: func(name string, c *nsexec.Cmd) { order = append(order, "+"+name) },
-		Ended:   func(name string) { order = append(order, "-"+name) },
+		Ended:   func(name string, _ nsexec.Result) { order = append(order, "-"+name) },
 	}
 	r := RunPhases(context.Background(), []Phase{phase("one", "echo 1"), phase("two", "echo 2; exit 5"), phase("three", "echo 3")}, o)
 	if r.Status != Failed || r.Exit != 5 || r.Output.Text != "2" {

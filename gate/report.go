@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -86,7 +87,8 @@ type jsonOutcome struct {
 	Degraded   []string     `json:"degraded"`
 	Notices    []string     `json:"notices"`
 	Warnings   []string     `json:"warnings"`
-	Denials    jsonDenials  `json:"denials"`
+	Denials    Denials      `json:"denials"`
+	Network    *Network     `json:"network"`
 	Duration   float64      `json:"duration_ms"`
 	UserTime   float64      `json:"user_ms"`
 	SysTime    float64      `json:"system_ms"`
@@ -101,13 +103,6 @@ type jsonError struct {
 	Cause  string `json:"cause"`
 	Origin string `json:"origin"`
 	Hint   string `json:"hint"`
-}
-
-// jsonDenials is honest about what is known: the kernel refuses most things with
-// an error to the command and tells nobody else.
-type jsonDenials struct {
-	ReportedBy []string `json:"reported_by"` // walls that can tell what they refused
-	Count      int      `json:"count"`       // of what these told
 }
 
 type jsonOutput struct {
@@ -149,7 +144,7 @@ func (o Outcome) json(command []string) (jsonOutcome, error) {
 		Status: o.Status, Exit: o.Exit,
 		Limit: pointer(o.Limit), Command: command, Enforce: o.Plan.Enforce,
 		Walls: []WallState{}, Degraded: []string{}, Notices: []string{}, Warnings: append([]string{}, o.Warnings...),
-		Denials:  jsonDenials{ReportedBy: []string{}},
+		Denials:  NewDenials(plan.Plan{}, egress.Summary{}),
 		Duration: milliseconds(o.Wall), UserTime: milliseconds(o.UserTime), SysTime: milliseconds(o.SysTime), MaxRSS: o.MaxRSS,
 		PeakMemory: pointer(o.PeakMemory),
 		Output:     jsonOutput{o.Output.Text, o.Output.StdoutBytes, o.Output.StderrBytes, o.Output.Cut},
@@ -190,6 +185,7 @@ func (o Outcome) json(command []string) (jsonOutcome, error) {
 	}
 	if o.Status != NotRun {
 		j.Walls = Walls(o.Plan)
+		j.Denials, j.Network = NewDenials(o.Plan, o.Network), NewNetwork(o.Plan, o.Network)
 	}
 	return j, nil
 }
@@ -314,6 +310,18 @@ func (r Result) Text(f Facts) string {
 			text += fmt.Sprintf(", files%s: %d created, %d modified, %d deleted", more, c.Created, c.Modified, c.Deleted)
 		}
 		line("%s", text)
+	}
+	for _, ph := range r.Phases {
+		if ph.Skipped || ph.Status == NotRun {
+			continue
+		}
+		what := "network"
+		if ph.Name != "" {
+			what += " of phase " + ph.Name
+		}
+		for _, l := range NewDenials(ph.Plan, ph.Network).Lines(f.Profile) {
+			line("%s: %s", what, l)
+		}
 	}
 	if l := f.Log; l != nil {
 		line("the whole output is in %s", l.File)

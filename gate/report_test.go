@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -135,7 +136,9 @@ func samples(t *testing.T) map[string]Result {
 		"refused": Refused(&plan.Error{Op: "no such profile"}),
 		"passed":  Run(context.Background(), sh(t, "echo hi"), Options{Workspace: t.TempDir()}),
 		"limit":   {Outcome: Outcome{Status: Limit, Exit: 123, Code: -1, Limit: "memory", Scratch: -1}, Started: time.Now()},
-		"late":    {Outcome: Outcome{Status: TimedOut, Exit: 124, Code: -1, Limit: "time", Scratch: -1}, Started: time.Now()},
+		"denied": {Outcome: Outcome{Status: Denied, Exit: 122, Plan: plan.Plan{Version: 1, Network: plan.Network{Method: plan.NetRedirect}},
+			Network: egress.Summary{Denied: 2, Denials: []egress.Denial{{Count: 2, Event: egress.Event{Name: "a.example", Port: 443, Via: "redirect", Reason: "no rule allows it"}}}}}, Started: time.Now()},
+		"late": {Outcome: Outcome{Status: TimedOut, Exit: 124, Code: -1, Limit: "time", Scratch: -1}, Started: time.Now()},
 	}
 }
 

@@ -17,6 +17,27 @@ type WallState struct {
 	Detail string    `json:"detail"`
 }
 
+// reach says what a command reaches beyond the namespace of its network.
+func reach(n plan.Network) string {
+	var parts []string
+	switch n.Method {
+	case plan.NetRedirect:
+		parts = append(parts, fmt.Sprintf("%d rules for hosts by redirect", len(n.Allow)+len(n.Deny)))
+	case plan.NetProxy:
+		parts = append(parts, fmt.Sprintf("%d rules for hosts by proxy alone", len(n.Allow)+len(n.Deny)))
+	}
+	if k := len(n.Loopback); k > 0 {
+		parts = append(parts, fmt.Sprintf("%d ports of the host's loopback", k))
+	}
+	if k := len(n.Publish); k > 0 {
+		parts = append(parts, fmt.Sprintf("%d published ports", k))
+	}
+	if parts == nil {
+		return "loopback only"
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Walls tells which walls stood around the command of p. That is known only for a
 // command that ran: then every step of the plan was done and its self-test passed.
 func Walls(p plan.Plan) []WallState {
@@ -57,7 +78,7 @@ func Walls(p plan.Plan) []WallState {
 	boxed := p.Enforce != plan.EnforceOff
 	return []WallState{
 		state(plan.WallFilesystem, len(p.Mounts) > 0, fmt.Sprintf("mount namespace, %d mounts", len(p.Mounts)), "none"),
-		state(plan.WallNetwork, len(has(plan.SpaceNet)) > 0, "network namespace, loopback only", "the host's network"),
+		state(plan.WallNetwork, len(has(plan.SpaceNet)) > 0, "network namespace, "+reach(p.Network), "the host's network"),
 		state(plan.WallProcess, boxed, "namespaces "+strings.Join(has(plan.SpaceUser, plan.SpacePID, plan.SpaceIPC, plan.SpaceUTS, plan.SpaceCgroup), " ")+", no capability, no_new_privs", "none"),
 		state(plan.WallSyscalls, p.Seccomp.Profile != "", filter, "none"),
 		state(plan.WallLandlock, p.Landlock.ABI > 0, fmt.Sprintf("ABI %d, %d rules", p.Landlock.ABI, len(p.Landlock.Rules)), "none"),

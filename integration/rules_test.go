@@ -131,12 +131,14 @@ var imports = map[string]map[string]string{
 		"profile": "makes the plan",
 	},
 	"gate": {
+		"egress":                "what a command did on its network",
 		"plan":                  "what to run",
 		"nsexec":                "runs it",
 		"scratch":               "one directory for all phases",
 		"golang.org/x/sys/unix": "pipes, and what changed in the workspace",
 	},
 	"cmd/wall": {
+		"egress":                 "shows what a command does on its network",
 		"host":                   "the facts about this machine",
 		"plan":                   "prints it, and its errors",
 		"profile":                "resolves flags and files",

@@ -100,8 +100,9 @@ type gateRun struct {
 	command []string // nil: the phases of the profile
 	resolve func(profile.Host, profile.Options) (plan.Plan, *profile.Stack, error)
 
-	adjust func(*job) error // changes what was gathered
-	before func() error     // is called when the plans are made, before anything runs
+	adjust func(*job) error  // changes what was gathered
+	before func() error      // is called when the plans are made, before anything runs
+	after  func(gate.Result) // is called when everything has ended, before the report
 
 	j        job
 	stack    *profile.Stack // of the last plan
@@ -154,6 +155,13 @@ func (g *gateRun) run() error {
 		_, collectErr = scratch.Collect(scratch.DefaultRoot(g.j.host.TempDir, g.j.host.UID))
 		phases, err = g.phases()
 	}
+	if err == nil {
+		all := make([]plan.Plan, len(g.plans))
+		for i, p := range g.plans {
+			all[i] = p.plan
+		}
+		err = g.f.reportable(all...)
+	}
 	if err == nil && g.f.record != "" {
 		if err = unrecordable(g); err == nil {
 			g.recorded, g.git = true, readGit(g.stack.Workspace())
@@ -162,7 +170,7 @@ func (g *gateRun) run() error {
 	if err == nil && g.before != nil {
 		err = g.before()
 	}
-	if openErr := outs.open(g, log); openErr != nil {
+	if openErr := outs.open(g, log, err == nil); openErr != nil {
 		err = errors.Join(err, openErr)
 	}
 	defer outs.close()
@@ -180,6 +188,9 @@ func (g *gateRun) run() error {
 	g.settle(&r, signals)
 	if collectErr != nil && r.Status != gate.NotRun && g.first.Enforce != plan.EnforceOff {
 		r.Warnings = append(r.Warnings, "ignoring what earlier runs left: "+collectErr.Error())
+	}
+	if g.after != nil && r.Status != gate.NotRun {
+		g.after(r)
 	}
 	return g.report(r, &outs, key, status)
 }
@@ -291,7 +302,9 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 		Workspace: g.workspace(),
 		Adopt:     true,
 		Fill:      values.Fill,
-		Starting: func(_ string, p plan.Plan) error {
+
+		FailOnDenial: g.f.failOnDenial,
+		Starting: func(phase string, p plan.Plan) error {
 			if signals.asked() {
 				return &plan.Error{Op: "stopped by SIGTERM before the command ran", Exit: 128 + int(unix.SIGTERM)}
 			}
@@ -304,6 +317,7 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 				}
 			}
 			told, git = p, viewGit(p)
+			outs.net.start(phase, p)
 			return nil
 		},
 		Failed: func(_ string, err error) { g.j.learn(err) },
@@ -311,8 +325,9 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 			signals.start(c)
 			outs.statusErr = errors.Join(outs.statusErr, status.send(event{Event: "started"}))
 		},
-		Ended: func(string) {
+		Ended: func(phase string, r nsexec.Result) {
 			signals.rest()
+			outs.net.finish(phase, told, r.Network)
 			outs.warnings = append(outs.warnings, gitWarnings(git, viewGit(told))...)
 		},
 	}
@@ -321,6 +336,9 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 	}
 	if outs.log != nil {
 		o.Log = outs.log
+	}
+	if outs.net != nil {
+		o.NetEvents = outs.net.event
 	}
 	return o
 }
@@ -352,12 +370,14 @@ type outputs struct {
 	json, junit *resultFile
 	record      *resultFile
 	log         *logFile
+	net         *netLog
 	statusErr   error
 	warnings    []string
 }
 
 // open opens them before the command runs, so that it cannot send them elsewhere.
-func (o *outputs) open(g *gateRun, log logOptions) error {
+// runs says that there is something to run.
+func (o *outputs) open(g *gateRun, log logOptions, runs bool) error {
 	host := g.j.host
 	untrusted := g.first.WritableRoots()
 	if len(untrusted) == 0 && host.Cwd != "" {
@@ -376,8 +396,13 @@ func (o *outputs) open(g *gateRun, log logOptions) error {
 	file(&o.junit, "junit", g.f.junit)
 	file(&o.record, "record", g.f.record)
 	if g.f.log != "" {
-		l, err := openLog(g.f.log, log, host.Cwd, untrusted, g.first)
+		l, err := openLog("log", g.f.log, log, host.Cwd, untrusted, g.first)
 		o.log = l
+		errs = append(errs, err)
+	}
+	if runs {
+		l, err := g.f.openNetLog(g.s, host, g.first)
+		o.net = l
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -392,6 +417,7 @@ func (o *outputs) close() {
 	if o.log != nil {
 		o.log.close()
 	}
+	_ = o.net.close() // told by report
 }
 
 // report tells the result in every form that was asked for, and gives the error
@@ -404,6 +430,9 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 	}
 	if outs.log != nil {
 		outs.log.finish()
+	}
+	if err := outs.net.close(); err != nil {
+		errs = append(errs, netLogError(g.f.netLog, err))
 	}
 	f := g.facts(outs)
 	for _, w := range r.Warnings {

@@ -14,7 +14,7 @@ import (
 	"github.com/wallsandbox/wall/plan"
 )
 
-// A logFile is the log of a gate, rotated: when FILE is full it becomes FILE.1, that
+// A logFile is a log that is written while a command runs, rotated: when FILE is full it becomes FILE.1, that
 // one FILE.2, and so on; the last one goes. All of it is done in one directory that
 // is held open and that no command can write to, because the log is written while
 // the command runs.
@@ -31,10 +31,10 @@ type logFile struct {
 	err   error
 }
 
-// openLog makes the log, in place of one of an earlier run. untrusted are the
+// openLog makes the log of a flag, in place of one of an earlier run. untrusted are the
 // directories that a boxed command could write to.
-func openLog(name string, o logOptions, cwd string, untrusted []string, p plan.Plan) (*logFile, error) {
-	origin := flagOrigin("--log " + quoteOdd(name))
+func openLog(flag, name string, o logOptions, cwd string, untrusted []string, p plan.Plan) (*logFile, error) {
+	origin := flagOrigin("--" + flag + " " + quoteOdd(name))
 	fail := func(err error, hint string) (*logFile, error) {
 		return nil, &plan.Error{Op: "cannot write the log to " + quoteOdd(name), Origin: origin, Hint: hint, Err: err}
 	}

@@ -119,6 +119,15 @@ type recordResult struct {
 	Status gate.Status `json:"status"`
 	Exit   int         `json:"exit"`
 	Phase  string      `json:"phase"` // that decided, "" without phases
+
+	FailOnDenial bool           `json:"fail_on_denial,omitempty"`
+	Denials      []recordDenial `json:"denials,omitempty"`
+}
+
+// A recordDenial is what the network wall refused a phase.
+type recordDenial struct {
+	Phase string `json:"phase"`
+	gate.Denial
 }
 
 // newRecord makes the record of a gate that g has just run. secret is the key of
@@ -169,6 +178,7 @@ func newRecord(g *gateRun, r gate.Result, secret []byte) (record, error) {
 			rec.Result.Phase = ph.Name
 		}
 	}
+	rec.Result.FailOnDenial, rec.Result.Denials = g.f.failOnDenial, denialsOf(r)
 	var key [32]byte
 	if err := randomBytes(key[:]); err != nil {
 		return rec, err
@@ -182,6 +192,20 @@ func newRecord(g *gateRun, r gate.Result, secret []byte) (record, error) {
 		rec.Environment.Names = vars
 	}
 	return rec, nil
+}
+
+// denialsOf gives what was refused to the phases of a gate.
+func denialsOf(r gate.Result) []recordDenial {
+	var out []recordDenial
+	for _, ph := range r.Phases {
+		if ph.Skipped || ph.Status == gate.NotRun {
+			continue
+		}
+		for _, d := range gate.NewDenials(ph.Plan, ph.Network).Items {
+			out = append(out, recordDenial{ph.Name, d})
+		}
+	}
+	return out
 }
 
 // unrecordable refuses what a record cannot hold, before anything runs.

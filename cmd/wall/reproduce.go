@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/gate"
 	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
@@ -55,6 +56,7 @@ whom it was written.`,
 		if err != nil {
 			return err
 		}
+		f.failOnDenial = f.failOnDenial || rec.Result.FailOnDenial && !shell
 		x := &reproduction{s: s, f: f, rec: rec, key: key, accept: accept, phase: phase}
 		if shell {
 			return x.shell()
@@ -101,6 +103,7 @@ func (x *reproduction) gate() error {
 	}
 	g.resolve = x.resolve
 	g.before = func() error { return x.tell(g.plans, g.stack) }
+	g.after = x.tellDenials
 	return g.run()
 }
 
@@ -421,6 +424,36 @@ func (x *reproduction) tellProfile(h profile.Host, recorded *profile.Stack, add 
 		wider = append(wider, text)
 	}
 	return wider, nil
+}
+
+// tellDenials compares what the network wall refused then and now.
+func (x *reproduction) tellDenials(r gate.Result) {
+	is := denialsOf(r)
+	var lines []string
+	tell := func(in, not []recordDenial, text string) {
+		for _, d := range in {
+			if x.phase != "" && d.Phase != x.phase || slices.ContainsFunc(not, func(o recordDenial) bool { return sameDenial(d, o) }) {
+				continue
+			}
+			lines = append(lines, fmt.Sprintf(text, d.Target()))
+		}
+	}
+	tell(x.rec.Result.Denials, is, "%s was refused, and is not now")
+	tell(is, x.rec.Result.Denials, "%s is refused, and was not")
+	const most = 20
+	var b strings.Builder
+	for _, l := range lines[:min(most, len(lines))] {
+		b.WriteString("wall: differs: " + oneLine(l) + "\n")
+	}
+	if n := len(lines) - most; n > 0 {
+		fmt.Fprintf(&b, "wall: differs: and %d more\n", n)
+	}
+	_, _ = io.WriteString(x.s.err, b.String()) // there is nobody left to tell
+}
+
+// sameDenial compares what was refused, not how often and by which line.
+func sameDenial(a, b recordDenial) bool {
+	return a.Phase == b.Phase && a.Name == b.Name && a.Port == b.Port && (a.Name != "" || a.Addr == b.Addr)
 }
 
 func firstLine(err error) string {

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/egress"
+	"github.com/wallsandbox/wall/gate"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -23,30 +25,33 @@ const (
 	statusSignalled = "signalled" // the command ran and a signal ended it
 	statusTimedOut  = "timed-out" // the limit of time ended it
 	statusLimit     = "limit"     // another limit ended it
+	statusDenied    = "denied"    // it was refused something, with --fail-on-denial
 	statusNotRun    = "not-run"   // the command did not run
 )
 
 // A result is what --json FILE writes. "wall help json" publishes it.
 type result struct {
-	Version  int          `json:"version"`
-	Wall     string       `json:"wall"`
-	Profile  string       `json:"profile"`
-	Enforce  plan.Enforce `json:"enforce"`
-	Command  []string     `json:"command"`
-	Status   string       `json:"status"`
-	Exit     int          `json:"exit"`
-	Signal   *string      `json:"signal"`
-	Error    *resultError `json:"error"`
-	Duration float64      `json:"duration_ms"`
-	CPU      float64      `json:"cpu_ms"`
-	MaxRSS   int64        `json:"max_rss_bytes"`
-	Peak     *int64       `json:"peak_memory_bytes"` // of the whole box; null when there was no cgroup
-	Limit    *string      `json:"limit"`             // the limit that ended the run: "time", "memory", "processes", "scratch"
-	Degraded []string     `json:"degraded"`
-	Notices  []string     `json:"notices"`
-	Warnings []string     `json:"warnings"`
-	Cleanup  *string      `json:"cleanup"`
-	Kept     *string      `json:"kept"` // the scratch directory, with --keep
+	Version  int           `json:"version"`
+	Wall     string        `json:"wall"`
+	Profile  string        `json:"profile"`
+	Enforce  plan.Enforce  `json:"enforce"`
+	Command  []string      `json:"command"`
+	Status   string        `json:"status"`
+	Exit     int           `json:"exit"`
+	Signal   *string       `json:"signal"`
+	Error    *resultError  `json:"error"`
+	Duration float64       `json:"duration_ms"`
+	CPU      float64       `json:"cpu_ms"`
+	MaxRSS   int64         `json:"max_rss_bytes"`
+	Peak     *int64        `json:"peak_memory_bytes"` // of the whole box; null when there was no cgroup
+	Limit    *string       `json:"limit"`             // the limit that ended the run: "time", "memory", "processes", "scratch"
+	Degraded []string      `json:"degraded"`
+	Notices  []string      `json:"notices"`
+	Warnings []string      `json:"warnings"`
+	Denials  gate.Denials  `json:"denials"`
+	Network  *gate.Network `json:"network"` // null when wall had nothing to count
+	Cleanup  *string       `json:"cleanup"`
+	Kept     *string       `json:"kept"` // the scratch directory, with --keep
 }
 
 // A resultError is why the command did not run, or which limit ended it.
@@ -72,6 +77,7 @@ func newResult(p plan.Plan, command []string, o outcome, err error) result {
 		Degraded: []string{},
 		Notices:  []string{},
 		Warnings: append([]string{}, o.warnings...),
+		Denials:  gate.NewDenials(plan.Plan{}, egress.Summary{}),
 	}
 	if out.Command == nil {
 		out.Command = []string{}
@@ -106,7 +112,10 @@ func newResult(p plan.Plan, command []string, o outcome, err error) result {
 		out.Status, out.Limit = statusTimedOut, new(plan.BoundTime)
 	case r.Limit != "":
 		out.Status, out.Limit = statusLimit, &r.Limit
+	case o.denied:
+		out.Status = statusDenied
 	}
+	out.Denials, out.Network = gate.NewDenials(p, r.Network), gate.NewNetwork(p, r.Network)
 	if r.PeakMemory > 0 {
 		out.Peak = &r.PeakMemory
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 )
@@ -37,6 +38,7 @@ func TestExitOf(t *testing.T) {
 		{"not run", outcome{}, errors.New("x"), 125},
 		{"not found", outcome{}, notFound, 127},
 		{"ran, but the report failed", outcome{result: ran(0, 0)}, errors.New("x"), 125},
+		{"denied", outcome{result: ran(0, 0), denied: true}, &plan.Error{Op: "x", Exit: plan.ExitDenied}, 122},
 		{"given up", outcome{gaveUp: unix.SIGTERM}, &plan.Error{Op: "x", Exit: 143}, 143},
 	} {
 		if got := exitOf(tt.o, tt.err); got != tt.want {
@@ -54,9 +56,12 @@ func TestResultForm(t *testing.T) {
 		Enforce:  plan.EnforceFSNet,
 		Degraded: []plan.Degraded{{Wall: plan.WallLandlock, Lost: "rules are said once", Cause: "no Landlock"}},
 		Notices:  []plan.Notice{{Text: "hard links"}},
+		Network:  plan.Network{Method: plan.NetRedirect},
 	}
 	o := outcome{result: nsexec.Result{
 		Started: true, ExitCode: -1, Signal: unix.SIGTERM, Wall: 1500 * time.Microsecond, UserTime: time.Millisecond, SysTime: time.Millisecond, MaxRSS: 4096,
+		Network: egress.Summary{Opened: 2, Denied: 3, Failed: 1, Dropped: 4, BytesIn: 10, BytesOut: 20, Denials: []egress.Denial{{Count: 3, Event: egress.Event{
+			Kind: egress.KindDeny, Via: egress.ViaRedirect, Name: "a.example", Port: 443, Reason: "no rule allows it", Rule: plan.Origin{File: "p.toml", Line: 4, Text: `mode = "allow"`}}}}},
 	}, cleanup: errors.New("left"), kept: "/tmp/wall-0/wall-a", warnings: []string{"look"}}
 	got, err := newResult(p, []string{"sleep", "1"}, o, nil).encode()
 	if err != nil {
@@ -89,6 +94,32 @@ func TestResultForm(t *testing.T) {
   "warnings": [
     "look"
   ],
+  "denials": {
+    "reported_by": [
+      "network"
+    ],
+    "count": 3,
+    "items": [
+      {
+        "wall": "network",
+        "name": "a.example",
+        "address": "",
+        "port": 443,
+        "via": "redirect",
+        "reason": "no rule allows it",
+        "rule": "p.toml:4: mode = \"allow\"",
+        "count": 3
+      }
+    ]
+  },
+  "network": {
+    "method": "redirect",
+    "opened": 2,
+    "failed": 1,
+    "received_bytes": 10,
+    "sent_bytes": 20,
+    "events_dropped": 4
+  },
   "cleanup": "left",
   "kept": "/tmp/wall-0/wall-a"
 }
@@ -104,7 +135,7 @@ func TestResultForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = `{"version":1,"wall":"1.2.3","profile":"","enforce":"","command":[],"status":"not-run","exit":125,"signal":null,` +
-		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"peak_memory_bytes":null,"limit":null,"degraded":[],"notices":[],"warnings":[],"cleanup":null,"kept":null}`
+		`"error":{"op":"cannot do it","cause":"permission denied","origin":"f:3: x = 1","hint":"do that"},"duration_ms":0,"cpu_ms":0,"max_rss_bytes":0,"peak_memory_bytes":null,"limit":null,"degraded":[],"notices":[],"warnings":[],"denials":{"reported_by":[],"count":0,"items":[]},"network":null,"cleanup":null,"kept":null}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

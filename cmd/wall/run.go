@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/envscrub/source"
+	"github.com/wallsandbox/wall/gate"
 	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
@@ -27,6 +29,9 @@ type runFlags struct {
 	status  string
 	explain bool
 	die     bool
+
+	netLog       string
+	failOnDenial bool
 }
 
 func addRunFlags(cmd *cobra.Command) *runFlags {
@@ -34,6 +39,8 @@ func addRunFlags(cmd *cobra.Command) *runFlags {
 	fs := cmd.Flags()
 	addOnce(fs, &f.json, "json", "", "FILE", "write the result to FILE when the box has ended")
 	addOnce(fs, &f.status, "status-fd", "", "N", "report the start and the end on descriptor N, as lines of JSON")
+	addOnce(fs, &f.netLog, "net-log", "", "FILE", "write what happens on the network to FILE, live, as lines of JSON; - is standard error")
+	addSwitch(fs, &f.failOnDenial, "fail-on-denial", "end with 122 when the network wall refused something")
 	addSwitch(fs, &f.explain, "explain", "print the plan on standard error before the start")
 	addSwitch(fs, &f.die, "die-with-caller", "end the box when the process that started wall dies")
 	cmd.Annotations = map[string]string{annotationRuns: "yes"}
@@ -113,9 +120,21 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	if file != nil {
 		defer file.close()
 	}
+	var log *netLog
+	if err == nil {
+		if err = f.reportable(p); err == nil {
+			log, err = f.openNetLog(s, j.host, p)
+		}
+	}
 	var o outcome
 	if err == nil {
-		p, o, err = startSteadily(ctx, s, f, j, p, status)
+		p, o, err = startSteadily(ctx, s, f, j, p, status, log)
+	}
+	if logErr := log.close(); logErr != nil {
+		err = errors.Join(err, netLogError(f.netLog, logErr))
+	}
+	if d := gate.NewDenials(p, o.result.Network); f.failOnDenial && d.Count > 0 && err == nil && !o.terminated && o.result.Signal != unix.SIGINT {
+		o.denied, err = true, d.DeniedError()
 	}
 	if err == nil || o.result.Started {
 		// Once more: a run that was killed just before this one began may have
@@ -138,6 +157,7 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		// The command can bring this about, so that it must not change the status.
 		printWarning(s.err, "something of this run is left: "+o.cleanup.Error())
 	}
+	printDenials(s.err, p, o.result.Network)
 	if o.kept != "" {
 		// There is nobody left to tell that this cannot be said.
 		_, _ = io.WriteString(s.err, "wall: kept: "+oneLine(o.kept)+"\n")
@@ -209,10 +229,14 @@ func gather(f *shared, status int, resolve resolver) (j job, err error) {
 	return j, err
 }
 
-// learn takes from a failed start what only trying could tell: what caches can be.
+// learn takes from a failed start what only trying could tell: what caches can be,
+// and whether connections can be redirected.
 func (j *job) learn(err error) {
 	if e, ok := errors.AsType[*nsexec.OverlayError](err); ok {
 		j.host.NoOverlay = e.Err
+	}
+	if e, ok := errors.AsType[*nsexec.NftablesError](err); ok {
+		j.host.NoRedirect = e.Err
 	}
 	if errors.Is(err, scratch.ErrKeptBusy) {
 		j.host.CachesBusy = true
@@ -225,9 +249,9 @@ const maxStarts = 5
 // startSteadily starts p, and looks again when the start fails because the host
 // changed since the plan was made: other runs in the same workspace put
 // placeholders on absent names and take them away. Likewise when caches cannot be
-// made as planned. Nothing has run by then, so
+// made, or connections redirected, as planned. Nothing has run by then, so
 // that nothing runs twice. An error that looking again does not change is final.
-func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Plan, status statusFD) (plan.Plan, outcome, error) {
+func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Plan, status statusFD, log *netLog) (plan.Plan, outcome, error) {
 	if err := announce(s, f, p); err != nil {
 		return p, outcome{}, err
 	}
@@ -240,7 +264,7 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		values.Untrusted = []string{st.Workspace()}
 	}
 	for tries := 1; ; tries++ {
-		o, err := start(ctx, s, p, &values, status)
+		o, err := start(ctx, s, p, &values, status, log)
 		if err == nil || o.result.Started || o.gaveUp != 0 || ctx.Err() != nil {
 			return p, o, err
 		}
@@ -294,6 +318,7 @@ type outcome struct {
 	result     nsexec.Result
 	terminated bool           // wall got a SIGTERM while the command ran
 	gaveUp     syscall.Signal // what made wall give up before it knew the command to run, or 0
+	denied     bool           // it was refused something, and --fail-on-denial fails it for that
 	cleanup    error          // what of the run could not be removed; the status stays the command's
 	kept       string         // the scratch directory that was left behind as asked, "" when there is none
 	warnings   []string       // about what the command left, for the operator
@@ -302,7 +327,7 @@ type outcome struct {
 // start runs the plan to its end; when ctx is done, the box is killed. The values that p names by their place are
 // fetched right before, and known to nobody but nsexec. The error is what kept the command from
 // running or, when the result says that it ran, what went wrong around it.
-func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, status statusFD) (o outcome, err error) {
+func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, status statusFD, log *netLog) (o outcome, err error) {
 	if err := status.check(p, s); err != nil {
 		return o, err
 	}
@@ -317,13 +342,18 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	cmd := nsexec.CommandContext(ctx, filled)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Suspend = suspend
+	if log != nil {
+		cmd.NetEvents = func(e egress.Event) { log.event("", e) }
+	}
 	signals.watch(cmd)
 	if signals.use == usePrivate {
+		log.raw()
 		<-signals.listening // a signal must not end wall when it has the terminal
 	}
 	gitBefore := viewGit(p)
 	terminals := saveTerminals(s)
 	defer restoreTerminals(terminals)
+	log.start("", p)
 	if err := cmd.Start(); err != nil {
 		err = o.stopped(signals, err)
 		return o, err
@@ -342,6 +372,7 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	err = cmd.Wait()
 	o.terminated, o.gaveUp = signals.stop()
 	o.result = cmd.Result()
+	log.finish("", p, o.result.Network)
 	o.cleanup = cmd.CleanupError()
 	o.warnings = gitWarnings(gitBefore, viewGit(p))
 	if o.gaveUp != 0 {

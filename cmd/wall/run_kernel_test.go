@@ -88,7 +88,7 @@ func TestStartSteadily(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, o, err := startSteadily(t.Context(), nullStreams(t), &runFlags{shared: new(shared)}, j, p, noStatus)
+			_, o, err := startSteadily(t.Context(), nullStreams(t), &runFlags{shared: new(shared)}, j, p, noStatus, nil)
 			if o.result.Started != tt.ran || (err == nil) != tt.ran {
 				t.Errorf("ran %v, error %v; want %v", o.result.Started, err, tt.ran)
 			}

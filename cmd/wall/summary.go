@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
@@ -50,11 +51,7 @@ func summarize(p plan.Plan, workspace, home string) string {
 			return m.Op == plan.OpProtect && !beneathAny(m.Target, []string{"/proc", "/sys"})
 		}), "place"))
 		line("home", "%s", homeInside(p, home))
-		network := "the host's"
-		if slices.ContainsFunc(p.Spaces, func(s plan.Space) bool { return s.Kind == plan.SpaceNet }) {
-			network = "none, but a loopback interface of its own"
-		}
-		line("network", "%s", network)
+		line("network", "%s", networkInside(p))
 		filter := "filter " + quoteOdd(p.Seccomp.Profile)
 		if p.Seccomp.Profile == "" {
 			filter = "not filtered"
@@ -139,6 +136,59 @@ func writablePlaces(p plan.Plan) string {
 		text += "; private to the run: " + strings.Join(own, " ")
 	}
 	return text
+}
+
+// networkInside tells what the command reaches.
+func networkInside(p plan.Plan) string {
+	if !slices.ContainsFunc(p.Spaces, func(s plan.Space) bool { return s.Kind == plan.SpaceNet }) {
+		return "the host's"
+	}
+	names := func(list []plan.HostRule) []string {
+		var out []string
+		for _, r := range list {
+			name := r.Name + r.Prefix
+			if r.Suffix {
+				name = "*." + name
+			}
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+	ports := func(list []plan.PortGrant) string {
+		var out []string
+		for _, p := range list[:min(8, len(list))] {
+			out = append(out, strconv.Itoa(p.Port))
+		}
+		if len(list) > 8 {
+			out = append(out, "...")
+		}
+		return strings.Join(out, " ")
+	}
+	n := p.Network
+	var parts []string
+	switch n.Method {
+	case plan.NetRedirect:
+		parts = append(parts, counted(names(n.Allow), "host"))
+	case plan.NetProxy:
+		parts = append(parts, counted(names(n.Allow), "host")+", for programs that use a proxy")
+	default:
+		parts = append(parts, "none, but a loopback interface of its own")
+	}
+	if len(n.Deny) > 0 {
+		parts = append(parts, "denied: "+counted(names(n.Deny), "host"))
+	}
+	if n.Upstream.URL != "" {
+		parts = append(parts, "by way of "+n.Upstream.URL)
+	}
+	if len(n.Loopback) > 0 {
+		parts = append(parts, "loopback of the host: "+ports(n.Loopback))
+	}
+	if len(n.Publish) > 0 {
+		parts = append(parts, "published: "+ports(n.Publish))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // homeInside tells what stands at the home directory.

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wallsandbox/wall/egress"
+	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
+)
+
+// TestNetLog fixes the form of --net-log: programs read it, line by line.
+func TestNetLog(t *testing.T) {
+	var b bytes.Buffer
+	l := &netLog{w: &b, end: "\n"}
+	p := plan.Plan{Network: plan.Network{Method: plan.NetRedirect}}
+	l.start("first", plan.Plan{}) // failed: leaves no line
+	l.start("test", p)
+	at := time.Date(2030, 1, 2, 3, 4, 5, 6000, time.UTC)
+	l.event("test", egress.Event{Time: at, Kind: egress.KindDeny, Via: egress.ViaSOCKS, Name: "a\x1b[2J\u202e##[error]\x00.example", Port: 443, Reason: "no rule allows it",
+		Rule: plan.Origin{File: "p.toml", Line: 3, Column: 1, Text: `mode = "allow"`}})
+	l.event("test", egress.Event{Time: at, Kind: egress.KindClose, Via: egress.ViaRedirect, Name: "b.example", Addr: "192.0.2.1:443", Port: 443, In: 5, Out: 6, Duration: 1500 * time.Microsecond})
+	l.event("test", egress.Event{Time: at, Kind: egress.KindFail, Via: egress.ViaHTTP, Name: "b.example", Port: 80, Reason: "refused"})
+	l.finish("test", p, egress.Summary{Opened: 1, Denied: 1, Failed: 1, Dropped: 2, BytesIn: 5, BytesOut: 6})
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	want := []string{
+		`","event":"start","version":1,"phase":"test","network":"redirect","reports":true}`,
+		`{"time":"2030-01-02T03:04:05.000006Z","event":"deny","verdict":"denied","phase":"test","via":"socks5","name":"a\u001b[2J\u202e#\u0023[error]\u0000.example","address":"","port":443,` +
+			`"rule":"p.toml:3:1: mode = \"allow\"","reason":"no rule allows it","received_bytes":0,"sent_bytes":0,"duration_ms":0}`,
+		`{"time":"2030-01-02T03:04:05.000006Z","event":"close","verdict":"allowed","phase":"test","via":"redirect","name":"b.example","address":"192.0.2.1:443","port":443,` +
+			`"rule":"","reason":"","received_bytes":5,"sent_bytes":6,"duration_ms":1.5}`,
+		`{"time":"2030-01-02T03:04:05.000006Z","event":"fail","verdict":"failed","phase":"test","via":"http","name":"b.example","address":"","port":80,` +
+			`"rule":"","reason":"refused","received_bytes":0,"sent_bytes":0,"duration_ms":0}`,
+		`","event":"end","phase":"test","method":"redirect","opened":1,"failed":1,"received_bytes":5,"sent_bytes":6,"events_dropped":2,"denied":1}`,
+		"",
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines:\n%s", len(lines), b.String())
+	}
+	for i, line := range lines {
+		if !strings.HasSuffix(line, want[i]) {
+			t.Errorf("line %d is\n%s\nwant\n%s", i, line, want[i])
+		}
+		var back map[string]any
+		if line != "" && json.Unmarshal([]byte(line), &back) != nil {
+			t.Errorf("line %d is no JSON", i)
+		}
+		if i == 1 && back["name"] != "a\x1b[2J\u202e##[error]\x00.example" {
+			t.Errorf("the name reads back as %q", back["name"])
+		}
+	}
+}
+
+// failing is a writer that fails at its second write.
+type failing struct{ n int }
+
+func (f *failing) Write(b []byte) (int, error) {
+	if f.n++; f.n > 1 {
+		return 0, errors.New("full")
+	}
+	return len(b), nil
+}
+
+func TestNetLogTellsThatItIsNotComplete(t *testing.T) {
+	f := &failing{}
+	l := &netLog{w: f, end: "\n"}
+	for range 5 {
+		l.event("", egress.Event{Kind: egress.KindDNS})
+	}
+	if err := l.close(); err == nil || err.Error() != "full" || f.n != 2 {
+		t.Errorf("%v after %d writes", err, f.n)
+	}
+	var none *netLog
+	none.start("", plan.Plan{})
+	none.event("", egress.Event{})
+	none.finish("", plan.Plan{}, egress.Summary{})
+	if err := none.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNetLogFile: the file must lie where the command cannot reach it, because it
+// is written while the command runs.
+func TestNetLogFile(t *testing.T) {
+	dir := t.TempDir()
+	ws := filepath.Join(dir, "ws")
+	if err := os.Mkdir(ws, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Plan{Enforce: plan.EnforceFSNet, Mounts: []plan.Mount{{Op: plan.OpBind, Source: ws, Target: ws, Access: plan.AccessWrite}}}
+	h := profile.Host{Cwd: ws}
+	for _, bad := range []string{"net.log", ws + "/x/../net.log", "./-"} {
+		f := &runFlags{netLog: bad}
+		if l, err := f.openNetLog(streams{}, h, p); err == nil {
+			l.close()
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+	name := filepath.Join(dir, "net.log")
+	if err := os.WriteFile(name, []byte("old\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := &runFlags{netLog: "../net.log"}
+	l, err := f.openNetLog(streams{}, h, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.event("", egress.Event{Kind: egress.KindOpen, Name: "a.example"})
+	data, err := os.ReadFile(name)
+	if err != nil || !strings.HasSuffix(string(data), "}\n") || strings.Contains(string(data), "old") {
+		t.Errorf("before the end the file is %q, %v", data, err)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+	if l, err := (&runFlags{}).openNetLog(streams{}, h, p); l != nil || err != nil {
+		t.Errorf("without the flag: %v, %v", l, err)
+	}
+}
+
+func TestReportable(t *testing.T) {
+	allow, none := plan.Plan{Network: plan.Network{Method: plan.NetProxy}}, plan.Plan{}
+	for _, tt := range []struct {
+		on    bool
+		plans []plan.Plan
+		ok    bool
+	}{
+		{false, []plan.Plan{none}, true}, {true, []plan.Plan{none}, false}, {true, []plan.Plan{allow}, true}, {true, []plan.Plan{none, allow}, true}, {true, nil, false},
+	} {
+		err := (&runFlags{failOnDenial: tt.on}).reportable(tt.plans...)
+		if (err == nil) != tt.ok || err != nil && plan.ExitStatus(err) != plan.ExitFailed {
+			t.Errorf("%v: %v", tt, err)
+		}
+	}
+}
+
+func TestPrintDenials(t *testing.T) {
+	var b bytes.Buffer
+	p := plan.Plan{Profile: "gate", Network: plan.Network{Method: plan.NetRedirect}}
+	s := egress.Summary{Denied: 9, Denials: []egress.Denial{
+		{Count: 3, Event: egress.Event{Name: "a.example", Port: 443, Reason: "no rule allows it"}},
+		{Count: 1, Event: egress.Event{Name: "b.example\nwall: error: forged\x1b[2J", Reason: "not a host name"}},
+	}}
+	printDenials(&b, p, s)
+	want := []string{
+		"wall: network: refused a.example:443 (3 times): no rule allows it",
+		"wall: network: refused the name b.example?wall: error: forged?[2J: not a host name",
+		`wall: network: if the command is right to reach it: --allow-host a.example:443, or allow = ["a.example:443"] in the table [network] of a profile over gate`,
+		"",
+	}
+	if got := strings.Split(b.String(), "\n"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), strings.Join(want, "\n"))
+	}
+	b.Reset()
+	if printDenials(&b, p, egress.Summary{}); b.Len() > 0 {
+		t.Errorf("nothing was refused, and told is %q", b.String())
+	}
+}

@@ -1,0 +1,140 @@
+package gate
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wallsandbox/wall/egress"
+	"github.com/wallsandbox/wall/plan"
+)
+
+// Denials are what is known of what was refused. The kernel refuses most things with
+// an error to the command and tells nobody else; only the network wall reports.
+type Denials struct {
+	ReportedBy []plan.Wall `json:"reported_by"` // walls that can tell what they refused
+	Count      int64       `json:"count"`       // of what these told
+	Items      []Denial    `json:"items"`       // the first of each kind; at most 100
+}
+
+// A Denial is one thing that was refused, however often.
+type Denial struct {
+	Wall   plan.Wall `json:"wall"`
+	Name   string    `json:"name"` // "" for a literal address
+	Addr   string    `json:"address"`
+	Port   int       `json:"port"` // 0 for a name lookup
+	Via    string    `json:"via"`
+	Reason string    `json:"reason"`
+	Rule   string    `json:"rule"`
+	Count  int64     `json:"count"`
+}
+
+// Network is what a command did on its network, in numbers.
+type Network struct {
+	Method   string `json:"method"` // "redirect", "proxy", or "ports" for single ports alone
+	Opened   int64  `json:"opened"`
+	Failed   int64  `json:"failed"` // connections that the rules allow and that could not be made
+	Received int64  `json:"received_bytes"`
+	Sent     int64  `json:"sent_bytes"`
+	Dropped  int64  `json:"events_dropped"` // not in the log of events
+}
+
+// Reports reports whether a wall tells what it refuses the command of p.
+func Reports(p plan.Plan) bool { return p.Network.Method != plan.NetNone }
+
+// NewDenials says what is known of what was refused to the command of p, which ran.
+func NewDenials(p plan.Plan, s egress.Summary) Denials {
+	d := Denials{ReportedBy: []plan.Wall{}, Items: []Denial{}}
+	if !Reports(p) {
+		return d
+	}
+	d.ReportedBy, d.Count = append(d.ReportedBy, plan.WallNetwork), s.Denied
+	for _, x := range s.Denials {
+		d.Items = append(d.Items, Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count})
+	}
+	return d
+}
+
+// NewNetwork gives the numbers of the network of p, nil where wall had none to count.
+func NewNetwork(p plan.Plan, s egress.Summary) *Network {
+	n := &Network{string(p.Network.Method), s.Opened, s.Failed, s.BytesIn, s.BytesOut, s.Dropped}
+	switch {
+	case p.Network.Method != plan.NetNone:
+	case len(p.Network.Loopback)+len(p.Network.Publish) > 0:
+		n.Method = "ports"
+	default:
+		return nil
+	}
+	return n
+}
+
+// Target is what was refused, as a profile names it. It comes from the command.
+func (d Denial) Target() string {
+	host := d.Name
+	if host == "" {
+		host = d.Addr
+	}
+	if d.Port == 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(d.Port))
+}
+
+// mostLines bounds the lines about denials.
+const mostLines = 5
+
+// Lines tells a person what was refused, each thing in one line, and in the last what
+// to do. What is shown comes from the command, and has to be made printable.
+func (d Denials) Lines(profileName string) []string {
+	var lines, add []string
+	for i, x := range d.Items {
+		if i == mostLines {
+			lines = append(lines, fmt.Sprintf("and %d more; --net-log and --json tell all", len(d.Items)-i))
+			break
+		}
+		text := "refused " + x.Target()
+		if x.Port == 0 {
+			text = "refused the name " + x.Target()
+		}
+		if x.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", x.Count)
+		}
+		lines = append(lines, text+": "+x.Reason+atRule(x.Rule))
+		if t := x.Target(); plainHost(t) && !slices.Contains(add, t) && len(add) < 3 {
+			add = append(add, t)
+		}
+	}
+	if len(add) > 0 {
+		quoted := make([]string, len(add))
+		for i, h := range add {
+			quoted[i] = strconv.Quote(h)
+		}
+		lines = append(lines, fmt.Sprintf("if the command is right to reach it: --allow-host %s, or allow = [%s] in the table [network] of a profile over %s",
+			strings.Join(add, " --allow-host "), strings.Join(quoted, ", "), profileName))
+	}
+	return lines
+}
+
+// plainHost reports whether a host can be written in a profile as it is.
+func plainHost(s string) bool {
+	return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.:-[]") == ""
+}
+
+// DeniedError says that what was refused fails the run, as was asked for.
+func (d Denials) DeniedError() *plan.Error {
+	e := &plan.Error{Op: fmt.Sprintf("the command was refused %d connections or names, and --fail-on-denial fails it for that", d.Count), Exit: plan.ExitDenied,
+		Hint: "allow what it needs, or keep it from trying"}
+	if d.Count == 1 {
+		e.Op = "the command was refused a connection or name, and --fail-on-denial fails it for that"
+	}
+	return e
+}
+
+func atRule(rule string) string {
+	if rule == "" {
+		return ""
+	}
+	return ", at " + rule
+}
