@@ -30,14 +30,24 @@ var wallBin, probeBin string
 // Environment by which this test binary talks to a copy of itself.
 const (
 	envBinDir = "WALL_TEST_BIN_DIR" // where the binaries lie already
-	envStage  = "WALL_TEST_STAGE"   // "mount": make the private home; "home": it is made
+	envStage  = "WALL_TEST_STAGE"   // "mount": make the private home; "home": it is made; "internet", "client": see internet
+	envWorld  = "WALL_TEST_WORLD"   // the private home has a network of its own, too; "home": descriptor of its control socket
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(envStage) == "mount" {
+	switch os.Getenv(envStage) {
+	case "mount":
 		err := mountHome()
 		fmt.Fprintln(os.Stderr, "cannot make a private home:", err)
 		os.Exit(2)
+	case "internet":
+		if err := serveInternet(); err != nil {
+			fmt.Fprintln(os.Stderr, "the internet of the test:", err)
+			os.Exit(2)
+		}
+		os.Exit(0)
+	case "client":
+		os.Exit(goClient(os.Args[1:]))
 	}
 	dir := os.Getenv(envBinDir)
 	if dir == "" {
@@ -149,6 +159,15 @@ var features = map[string]func() error{
 		cmd.SysProcAttr = newUser(0)
 		return cmd.Run()
 	},
+	"internet": func() error {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+		cmd.Env = append(os.Environ(), envStage+"=mount", envWorld+"=make")
+		cmd.SysProcAttr = newUser(unix.CLONE_NEWNET)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	},
 	"landlock": func() error {
 		if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1); e != 0 {
 			return e
@@ -196,6 +215,9 @@ func newUser(extra uintptr) *syscall.SysProcAttr {
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 	}
+	if extra&unix.CLONE_NEWNET != 0 && os.Getuid() != 0 {
+		a.AmbientCaps = append(a.AmbientCaps, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE)
+	}
 	return a
 }
 
@@ -209,9 +231,15 @@ func inOwnHome(t *testing.T) bool {
 		return true
 	}
 	need(t, "userns", "home")
+	return again(t, newUser(0))
+}
+
+// again runs the calling test in a process with attr, and returns false.
+func again(t *testing.T, attr *syscall.SysProcAttr, env ...string) bool {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), envStage+"=mount")
-	cmd.SysProcAttr = newUser(0)
+	cmd.Env = append(append(os.Environ(), env...), envStage+"=mount")
+	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("with a private home: %v\n%s", err, out)
@@ -246,10 +274,19 @@ func mountHome() error {
 	if err := unix.Mount("own", nested, "tmpfs", 0, opts); err != nil {
 		return fmt.Errorf("mount a tmpfs on %s: %w", nested, err)
 	}
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, envStage+"=") || strings.HasPrefix(e, envWorld+"=")
+	})
+	if os.Getenv(envWorld) != "" {
+		fd, err := makeInternet()
+		if err != nil {
+			return err
+		}
+		env = append(env, fmt.Sprintf("%s=%d", envWorld, fd))
+	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
 	}
-	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, envStage+"=") })
 	return syscall.Exec("/proc/self/exe", os.Args, append(env, envStage+"=home"))
 }
 

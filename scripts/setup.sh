@@ -61,6 +61,16 @@ find_missing() {
 	need cargo in_system_path cargo # an ordinary user cannot use what root has in its home
 	need npm in_system_path npm
 	need nodejs in_system_path node
+	# The clients and servers of the tests of the network.
+	need iproute2 command_exists ip
+	need nftables command_exists nft
+	need wget command_exists wget
+	need openssh-client command_exists ssh
+	need dropbear-bin command_exists dropbear # a server that comes without a service
+	need netcat-openbsd command_exists nc
+	need busybox-static command_exists busybox
+	need musl-tools command_exists musl-gcc
+	need default-jre-headless in_system_path keytool
 	need dbus command_exists dbus-daemon
 	need gnome-keyring command_exists gnome-keyring-daemon # a Secret Service
 	[ "$(uname -m)" != x86_64 ] || need qemu-system-x86 command_exists qemu-system-x86_64 # other kernels

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fatal("usage: probe posture|try|batch|serve|idle|grep|signals|environ|without")
+		fatal("usage: probe posture|try|batch|many|serve|idle|grep|signals|environ|without")
 	}
 	args := os.Args[2:]
 	switch os.Args[1] {
@@ -30,6 +30,8 @@ func main() {
 		fmt.Println(try(args))
 	case "batch":
 		batch()
+	case "many":
+		many()
 	case "serve":
 		serve(args[0])
 	case "idle":

@@ -120,6 +120,7 @@ func init() {
 		"fastopen":         fastOpen,
 		"ask-udp":          askUDP,
 		"bind-tcp":         bindTCP,
+		"get":              get,
 		"socket": func(a []string) (string, error) {
 			fd, err := unix.Socket(number(a[0]), number(a[1])|unix.SOCK_CLOEXEC, number(a[2]))
 			if err == nil {
