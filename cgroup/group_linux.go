@@ -136,6 +136,17 @@ func (g *Group) limitMemory(n uint64) error {
 	return optional(write(g.memory+"/memory.oom.group", 1))
 }
 
+// LimitPids sets the number of processes and threads anew.
+func (g *Group) LimitPids(n uint64) error {
+	if g.pids == "" {
+		return errors.New("the group does not count processes")
+	}
+	return write(g.pids+"/pids.max", max(n, 1))
+}
+
+// Pids gives the number of processes and threads.
+func (g *Group) Pids() (uint64, error) { return number(g.pids + "/pids.current") }
+
 // move moves a process.
 func (g *Group) move(pid int) error {
 	for _, dir := range g.dirs() {

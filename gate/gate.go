@@ -321,6 +321,9 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 	if g.o.FailOnDenial {
 		out.failOnDenial(p)
 	}
+	if doubt := cmd.Result().Doubts(p); doubt != "" {
+		out.Warnings = append(out.Warnings, doubt)
+	}
 	out.Scratch = -1
 	if g.dir != nil {
 		out.Scratch = treeSize(g.dir.FD())

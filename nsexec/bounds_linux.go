@@ -18,9 +18,14 @@ import (
 // The bounds of a run are kept by stage 1, which nothing inside can reach: it
 // has the clock, the cgroup, and the eye on what no cgroup counts.
 
-// ownTasks is how many threads pid 1 of the box may have: they are in the
-// cgroup, and count for RLIMIT_NPROC, but are none of the command's.
-const ownTasks = 16
+// moreTasks is how many processes above the limit RLIMIT_NPROC allows. The kernel counts
+// no refusals there: too many have to be there to be seen, also when those that were
+// refused one have ended.
+const moreTasks = 4
+
+// buildTasks is what a cgroup allows pid 1 of the box on top of the limit until
+// its threads are counted.
+const buildTasks = 64
 
 // Pauses between two looks. A look that takes long is followed by a pause in
 // proportion, so that looking never takes more than a twentieth of a processor.
@@ -40,7 +45,7 @@ func (c *Cmd) enterCgroup() error {
 	cgroup.Collect(b.Cgroup)
 	l := cgroup.Limits{Memory: b.Memory.Value}
 	if b.Processes.By == plan.ByCgroup {
-		l.Pids = b.Processes.Value + ownTasks
+		l.Pids = b.Processes.Value + buildTasks
 	}
 	var err error
 	c.group, err = cgroup.Enter(b.Cgroup, l, c.pid) // also after an error it is removed with the box
@@ -52,6 +57,100 @@ func (c *Cmd) enterCgroup() error {
 		return &plan.Error{Op: "cannot put the box into a cgroup, which keeps its limits", Origin: o, Err: err, Hint: "see `wall doctor`"}
 	}
 	return nil
+}
+
+// boundProcesses sets the limit of processes right before pid 1 forks the command. The
+// threads of pid 1 are in the cgroup, and count for RLIMIT_NPROC, but are none of the
+// command's: they are counted now, when it has all that it will ever have (see spareThreads). One
+// of them ends with the fork of the command, whose number comes in its place.
+func (c *Cmd) boundProcesses() error {
+	b := c.Plan.Bounds.Processes
+	fail := func(err error) error {
+		return &plan.Error{Op: "cannot limit the processes of the box", Origin: b.Origin, Err: err, Hint: "see `wall doctor`"}
+	}
+	own, err := threads(c.pid)
+	if err != nil {
+		return fail(err)
+	}
+	switch b.By {
+	case plan.ByCgroup:
+		c.pids = b.Value + own - 1
+		err = c.group.LimitPids(c.pids + 1) // for the thread that forks; see boundExactly
+	case plan.ByRlimit:
+		c.forks, c.forksKnown = lastPID()
+		err = limitProcesses(c.pid, b.Value+own-1+moreTasks)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return writeAll(c.control, []byte{orderExecute})
+}
+
+// boundExactly takes back the place of the thread that has forked the command, which is
+// gone. Had it no place of its own, it would be in the way of a command that
+// makes all of its processes at once.
+func (c *Cmd) boundExactly() error {
+	b := c.Plan.Bounds.Processes
+	if b.By != plan.ByCgroup {
+		return nil
+	}
+	err := c.group.LimitPids(c.pids)
+	var now uint64
+	if err == nil {
+		now, err = c.group.Pids()
+	}
+	if err != nil {
+		return &plan.Error{Op: "cannot limit the processes of the box", Origin: b.Origin, Err: err, Hint: "see `wall doctor`"}
+	}
+	c.early = now > c.pids
+	return nil
+}
+
+// threads gives the number of threads of a process: every one is a directory
+// (proc_task_getattr in fs/proc/base.c).
+func threads(pid int) (uint64, error) {
+	name := "/proc/" + strconv.Itoa(pid) + "/task"
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Stat(name, &st) }); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if st.Nlink <= 2 {
+		return 0, errors.New(name + " does not tell the number of threads")
+	}
+	return uint64(st.Nlink) - 2, nil
+}
+
+// limitProcesses sets RLIMIT_NPROC of pid 1, which its children inherit. It is only
+// lowered: raising a hard limit needs a capability over the host.
+func limitProcesses(pid int, n uint64) error {
+	var old unix.Rlimit
+	err := unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &old)
+	if err == nil {
+		n = min(n, old.Max)
+		err = unix.Prlimit(pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}, nil)
+	}
+	return os.NewSyscallError("prlimit", err)
+}
+
+// lastPID is the number given to the newest process or thread that this one can see;
+// those of the box are among them. False when nobody tells.
+func lastPID() (uint64, bool) {
+	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer unix.Close(fd)
+	var st unix.Statfs_t
+	text, err := readAll(fd, 4096)
+	if err != nil || unix.Fstatfs(fd, &st) != nil || int64(st.Type) != unix.PROC_SUPER_MAGIC {
+		return 0, false // some containers show a made-up file
+	}
+	f := strings.Fields(string(text))
+	if len(f) != 5 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(f[4], 10, 64)
+	return n, err == nil
 }
 
 // startedWithin says why the box did not start when that was for its own limits.
@@ -79,7 +178,7 @@ func (c *Cmd) keep() {
 	if c.Plan.Bounds.Time.Value > 0 {
 		c.keepers.Go(c.keepTime)
 	}
-	w := &watch{c: c, procfs: -1}
+	w := &watch{c: c, procfs: -1, forks: c.forks}
 	if w.wanted() {
 		w.open()
 		c.keepers.Go(w.run)
@@ -167,6 +266,14 @@ func (c *Cmd) lastLook() {
 	}
 }
 
+// suspected notes that the limit of processes may have been in the way of a
+// command that has failed.
+func (c *Cmd) suspected(doubt bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.result.Doubt = doubt && c.result.Status() != 0 && !c.result.Killed && c.result.Limit == "" && !c.result.TimedOut
+}
+
 // A watch looks at a running box every now and then, from outside, and ends it when it
 // is beyond a bound.
 type watch struct {
@@ -178,6 +285,11 @@ type watch struct {
 	next    time.Time
 	tmpfses []tmpfs
 	buf     []byte
+
+	// What bounds the number of processes that there can have been between two looks.
+	tasks uint64 // at the last look
+	forks uint64 // lastPID before it
+	doubt bool   // there may have been more than the limit
 }
 
 // A tmpfs is memory that the box can fill with files.
@@ -198,26 +310,25 @@ func (w *watch) counts() bool {
 	return by == plan.ByWatch || by == plan.ByRlimit
 }
 
+// countTasks counts the processes and threads in the box of this process, without its own.
+func countTasks() uint64 {
+	w := &watch{procfs: openOn("/proc", unix.PROC_SUPER_MAGIC), buf: make([]byte, 32<<10)}
+	if w.procfs < 0 {
+		return 0
+	}
+	defer unix.Close(w.procfs)
+	tasks, _, _ := w.processes()
+	return tasks
+}
+
 // open opens what is looked at. It is in the box, whose owner this process is, so
 // that no protection of pid 1 or of the command is in the way. What cannot be
 // opened is a box that has ended.
 func (w *watch) open() {
 	b := w.c.Plan.Bounds
 	base := "/proc/" + strconv.Itoa(w.c.pid) + "/root"
-	openDir := func(name string, magic int64) int {
-		fd, err := unix.Open(base+name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			return -1
-		}
-		var st unix.Statfs_t
-		if unix.Fstatfs(fd, &st) != nil || int64(st.Type) != magic {
-			unix.Close(fd)
-			return -1
-		}
-		return fd
-	}
 	if b.Memory.By == plan.ByWatch || w.counts() || b.Scratch.Value > 0 {
-		w.procfs = openDir("/proc", unix.PROC_SUPER_MAGIC)
+		w.procfs = openOn(base+"/proc", unix.PROC_SUPER_MAGIC)
 	}
 	if b.Memory.By != plan.ByWatch && b.Scratch.Value == 0 {
 		return
@@ -226,7 +337,7 @@ func (w *watch) open() {
 		if m.Op != plan.OpTmpfs {
 			continue
 		}
-		if fd := openDir(m.Target, unix.TMPFS_MAGIC); fd >= 0 {
+		if fd := openOn(base+m.Target, unix.TMPFS_MAGIC); fd >= 0 {
 			w.tmpfses = append(w.tmpfses, tmpfs{fd, standsForScratch(m.Target)})
 		}
 	}
@@ -238,6 +349,20 @@ func (w *watch) open() {
 		w.free = w.freeBytes()
 		w.walked = w.free
 	}
+}
+
+// openOn opens the directory name if it is on a file system of that kind; -1 if not.
+func openOn(name string, magic int64) int {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1
+	}
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil || int64(st.Type) != magic {
+		unix.Close(fd)
+		return -1
+	}
+	return fd
 }
 
 // standsForScratch reports whether a tmpfs at target holds what would be in the
@@ -267,6 +392,11 @@ func (w *watch) run() {
 	for {
 		select {
 		case <-w.c.done:
+			if w.c.Plan.Bounds.Processes.By == plan.ByRlimit {
+				forks, known := lastPID()
+				w.suspect(forks, known)
+				w.c.suspected(w.doubt)
+			}
 			return
 		case <-t.C:
 		}
@@ -289,12 +419,21 @@ func (w *watch) look(now time.Time) string {
 		switch {
 		case r.Memory > 0:
 			return plan.BoundMemory
-		case r.Pids > 0:
+		case r.Pids > 0 || w.c.early:
 			return plan.BoundProcesses
 		}
 	}
 	if w.procfs >= 0 && (b.Memory.By == plan.ByWatch || w.counts()) {
+		before, known := uint64(0), false
+		if b.Processes.By == plan.ByRlimit {
+			before, known = lastPID()
+		}
 		tasks, rss, pids := w.processes()
+		if b.Processes.By == plan.ByRlimit {
+			after, still := lastPID()
+			w.suspect(after, known && still)
+			w.tasks, w.forks = tasks, before
+		}
 		if w.counts() && tasks > b.Processes.Value {
 			return plan.BoundProcesses
 		}
@@ -309,6 +448,16 @@ func (w *watch) look(now time.Time) string {
 		return plan.BoundScratch
 	}
 	return ""
+}
+
+// suspect notes when there may have been more processes than the limit at a time since
+// the last look: no more than there were, and as many as have been made. now is
+// lastPID, which counts those of others on the host, too.
+func (w *watch) suspect(now uint64, known bool) {
+	// The numbers begin anew at some point.
+	if known && w.c.forksKnown && (now < w.forks || w.tasks+now-w.forks > w.c.Plan.Bounds.Processes.Value) {
+		w.doubt = true
+	}
 }
 
 // processes counts the tasks of the box without pid 1's, and the memory that they

@@ -78,6 +78,11 @@ type Cmd struct {
 	over    bool           // the command has ended; what it is waited for is known
 	group   *cgroup.Group  // nil for none
 	keepers sync.WaitGroup // goroutines that keep the bounds
+
+	pids       uint64 // what the cgroup is to allow when the command runs
+	early      bool   // it had more already
+	forks      uint64 // lastPID before there was a command
+	forksKnown bool
 }
 
 // A Result is how the command ended.
@@ -88,6 +93,7 @@ type Result struct {
 	CoreDumped bool
 	Killed     bool          // the box was killed as a whole, by Kill, the context, a limit, or from outside
 	TimedOut   bool          // the limit of time ended it
+	Doubt      bool          // the command has failed, and the limit of processes may have been in its way: nobody could see it
 	Limit      string        // the other limit that ended it: plan.BoundMemory and so on; "" for none
 	UserTime   time.Duration // of the box's processes that were waited for
 	SysTime    time.Duration
@@ -126,6 +132,16 @@ func (r Result) Exceeded(p plan.Plan) error {
 		return e
 	}
 	return nil
+}
+
+// Doubts says, after Wait, that a limit of p may be why the command has failed, when nobody
+// could see whether it is; "" when there is nothing to say.
+func (r Result) Doubts(p plan.Plan) string {
+	if !r.Doubt {
+		return ""
+	}
+	return "the command failed, perhaps because of its limit of " + strconv.FormatUint(p.Bounds.Processes.Value, 10) +
+		" processes and threads: without a cgroup nobody sees whether the kernel has refused one"
 }
 
 // An ExitError reports that the command ran and did not exit with status 0, or
@@ -462,9 +478,15 @@ func (c *Cmd) awaitStart() error {
 		}
 	}
 	kind, body, err := readMessage(fdReader(c.status))
+	if err == nil && kind == msgReady {
+		if err := c.boundProcesses(); err != nil {
+			return err
+		}
+		kind, body, err = readMessage(fdReader(c.status))
+	}
 	switch {
 	case err == nil && kind == msgStarted:
-		return nil
+		return c.boundExactly()
 	case err == nil && kind == msgFailed:
 		return parseFailure(body)
 	case c.ctx.Err() != nil:
@@ -640,6 +662,9 @@ func (c *Cmd) waitBox() error {
 			return perr
 		}
 		c.setStatus(unix.WaitStatus(e.Status))
+		if b := c.Plan.Bounds.Processes; b.Value > 0 && e.Tasks > int64(b.Value) {
+			c.tooMany()
+		}
 		c.result.UserTime = time.Duration(e.UserUS) * time.Microsecond
 		c.result.SysTime = time.Duration(e.SysUS) * time.Microsecond
 		c.result.MaxRSS = e.MaxRSS
@@ -657,6 +682,15 @@ func (c *Cmd) waitBox() error {
 		return errors.Join(lostError(strings.Split(string(body), "\x00")), werr)
 	}
 	return werr
+}
+
+// tooMany notes that there were too many processes when the command ended.
+func (c *Cmd) tooMany() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.result.Limit == "" && !c.result.TimedOut {
+		c.result.Limit = plan.BoundProcesses
+	}
 }
 
 // end says that the command has ended: no limit ends it any more.

@@ -35,7 +35,7 @@ func Main() {
 	if len(os.Args) == 3 && os.Args[1] == "probe" {
 		probeMain(os.Args[2])
 	}
-	s := &stage2{base: firstFD}
+	s := &stage2{base: firstFD, allowed: make(chan struct{})}
 	if len(os.Args) == 2 {
 		if n, err := strconv.Atoi(os.Args[1]); err == nil && n >= firstFD {
 			s.base = n
@@ -63,9 +63,11 @@ type stage2 struct {
 	ruleset int             // Landlock ruleset, -1 for none
 	filter  seccomp.Program // nil for none
 	mounts  *mountWatch
-	lowers  []lowerLayer // until the self-test
-	command atomic.Int64 // pid of the command once it runs
-	losing  atomic.Bool  // mounts are gone and the box is being ended
+	lowers  []lowerLayer  // until the self-test
+	command atomic.Int64  // pid of the command once it runs
+	forker  int           // thread that forks the command
+	allowed chan struct{} // closed when the command may be executed
+	losing  atomic.Bool   // mounts are gone and the box is being ended
 
 	tty     int         // the private terminal, -1 for none
 	front   bool        // the command starts in its foreground
@@ -119,7 +121,7 @@ func (s *stage2) run() {
 	// Before the command exists, so that no change goes unseen.
 	s.step("watch", func() (err error) { s.mounts, err = openMountWatch(&s.p); return err })
 
-	pid := make(chan int)
+	pid := make(chan int, 1)
 	go s.launch(pid)
 	s.reap(<-pid)
 }
@@ -134,10 +136,13 @@ func (s *stage2) launch(pid chan<- int) {
 		go s.launch(pid)
 		select {} // keep the leader busy, so that the other goroutine gets another thread
 	}
+	s.forker = unix.Gettid()
 	// The last privileged act. After the mounts and the loopback interface.
 	s.step("privileges", dropPrivileges)
 	// After the mounts, because Landlock forbids changing them.
 	s.step("landlock", s.applyLandlock)
+	// After everything that may take another thread.
+	s.step("processes", s.awaitLimit)
 	// Last, so that the filter need not allow any of the above.
 	s.step("seccomp", s.applyFilter)
 	s.step("self-test", func() error {
@@ -210,11 +215,8 @@ var limitResource = map[plan.LimitName]int{
 }
 
 func (s *stage2) limits() error {
-	if b := s.p.Bounds.Processes; b.Value > 0 {
+	if s.p.Bounds.Processes.Value > 0 {
 		spareThreads()
-		if b.By == plan.ByRlimit {
-			s.p.Limits = append(s.p.Limits, plan.Limit{Name: plan.LimitNProc, Value: b.Value + ownTasks, Origin: b.Origin})
-		}
 	}
 	for _, l := range s.p.Limits {
 		var old syscall.Rlimit
@@ -231,6 +233,27 @@ func (s *stage2) limits() error {
 		}
 	}
 	return nil
+}
+
+// awaitLimit waits until stage 1 has counted the threads of this process and set the
+// limit of processes.
+func (s *stage2) awaitLimit() error {
+	if b := s.p.Bounds.Processes; b.By != plan.ByCgroup && b.By != plan.ByRlimit {
+		return nil
+	}
+	if err := writeAll(s.statusFD(), message(msgReady, nil)); err != nil {
+		return err
+	}
+	<-s.allowed
+	return nil
+}
+
+// awaitForker waits until the thread that has forked the command is gone, and so its
+// place among the processes.
+func (s *stage2) awaitForker() {
+	for unix.Tgkill(unix.Getpid(), s.forker, 0) != unix.ESRCH {
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+	}
 }
 
 // spareThreads makes threads for the Go runtime ahead: when the command has used up the
@@ -420,6 +443,8 @@ func (s *stage2) control() {
 		}
 		for _, b := range buf[:n] {
 			switch b {
+			case orderExecute:
+				close(s.allowed)
 			case orderForeground, orderBackground:
 				s.goOn(b == orderForeground)
 			default:
@@ -457,6 +482,9 @@ func (s *stage2) deliver(sig syscall.Signal, group bool) {
 // (pid_namespaces(7)).
 func (s *stage2) reap(pid int) {
 	s.command.Store(int64(pid))
+	if s.p.Bounds.Processes.By == plan.ByCgroup {
+		s.awaitForker()
+	}
 	// pid 1 lets go of the caller's streams, so that only the command holds them.
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
@@ -470,11 +498,16 @@ func (s *stage2) reap(pid int) {
 		leave(plan.ExitFailed) // the launcher is gone
 	}
 	go s.watchMounts()
+	counted := s.p.Bounds.Processes.By == plan.ByRlimit || s.p.Bounds.Processes.By == plan.ByWatch
+	var tasks uint64
 	options := 0
 	if s.tty >= 0 {
 		options = unix.WUNTRACED
 	}
 	for {
+		if counted && awaitChild(pid, options) {
+			tasks = max(tasks, countTasks())
+		}
 		var ws unix.WaitStatus
 		n, err := unix.Wait4(-1, &ws, options, nil)
 		switch {
@@ -496,10 +529,22 @@ func (s *stage2) reap(pid int) {
 			UserUS: ru.Utime.Nano() / 1000,
 			SysUS:  ru.Stime.Nano() / 1000,
 			MaxRSS: ru.Maxrss * 1024,
+			Tasks:  int64(tasks),
 		}
 		_ = writeAll(s.statusFD(), message(msgEnded, e.append(nil)))
 		leave(0)
 	}
+}
+
+// awaitChild waits until there is something to wait for, without taking it, and
+// reports whether the command has ended: as a zombie it still holds its place among
+// the processes.
+func awaitChild(pid, options int) bool {
+	var info unix.Siginfo
+	_ = retry(func() error { return unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|options, nil) })
+	info = unix.Siginfo{}
+	err := retry(func() error { return unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil) })
+	return err == nil && info.Signo != 0
 }
 
 // watchMounts ends the box when it loses a mount. The message goes out after the

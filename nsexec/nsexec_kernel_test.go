@@ -168,7 +168,7 @@ func TestBoxRunsACommand(t *testing.T) {
 // Each step of stage 2 that fails must keep the command from running, say so
 // with its origin, and leave nothing behind.
 func TestEachStepFailsOnce(t *testing.T) {
-	steps := []string{"order", "mounts", "loopback", "limits", "directory", "terminal", "ruleset", "filter", "watch", "privileges", "landlock", "seccomp", "self-test", "signals", "execve"}
+	steps := []string{"order", "mounts", "loopback", "limits", "directory", "terminal", "ruleset", "filter", "watch", "privileges", "landlock", "processes", "seccomp", "self-test", "signals", "execve"}
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			p := testPlan(t, sh("touch ran")...)

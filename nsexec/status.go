@@ -14,6 +14,7 @@ import (
 // The status protocol runs over one pipe from stage 2 to stage 1. Each message
 // is a type byte, a little-endian u32 length and a body:
 //
+//	'R'  the command is executed next, with a limit of processes: pid 1 waits for orderExecute  body: empty
 //	'S'  the command was executed          body: empty
 //	'F'  a step failed, nothing was executed  body: failure as JSON
 //	'T'  the command stopped, on a private terminal  body: the signal, one byte
@@ -25,6 +26,7 @@ import (
 // in the box can write to it.
 
 const (
+	msgReady   byte = 'R'
 	msgStarted byte = 'S'
 	msgFailed  byte = 'F'
 	msgStopped byte = 'T'
@@ -116,12 +118,13 @@ type ended struct {
 	UserUS int64 // user CPU time of the whole box, microseconds
 	SysUS  int64 // system CPU time of the whole box, microseconds
 	MaxRSS int64 // bytes, of the largest process
+	Tasks  int64 // processes and threads of the box at that moment, where pid 1 has to count them; the command is one
 }
 
-const endedSize = 4 * 8
+const endedSize = 5 * 8
 
 func (e ended) append(b []byte) []byte {
-	for _, v := range []int64{e.Status, e.UserUS, e.SysUS, e.MaxRSS} {
+	for _, v := range []int64{e.Status, e.UserUS, e.SysUS, e.MaxRSS, e.Tasks} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return b
@@ -132,7 +135,7 @@ func parseEnded(b []byte) (ended, error) {
 		return ended{}, fmt.Errorf("end record of %d bytes, want %d", len(b), endedSize)
 	}
 	at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	return ended{at(0), at(1), at(2), at(3)}, nil
+	return ended{at(0), at(1), at(2), at(3), at(4)}, nil
 }
 
 func message(kind byte, body []byte) []byte {
@@ -157,7 +160,7 @@ func readMessage(r io.Reader) (kind byte, body []byte, err error) {
 		return 0, nil, io.ErrUnexpectedEOF
 	}
 	switch head[0] {
-	case msgStarted, msgFailed, msgStopped, msgEnded, msgLost:
+	case msgReady, msgStarted, msgFailed, msgStopped, msgEnded, msgLost:
 		return head[0], body, nil
 	}
 	return 0, nil, fmt.Errorf("status message of type %q", head[0])

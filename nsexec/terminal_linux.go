@@ -47,9 +47,11 @@ type terminal struct {
 	closing         sync.Once
 }
 
-// Orders to stage 2 about its terminal, in the life-line between the signals:
-// their numbers end at 64, and groupFlag is another bit.
+// Orders to stage 2, in the life-line between the signals: their numbers end at 64,
+// and groupFlag is another bit.
 const (
+	// The limit of processes is set: the command may be executed.
+	orderExecute byte = 0x72
 	// The command goes on in the foreground.
 	orderForeground byte = 0x70
 	// The command goes on in the background.

@@ -375,6 +375,9 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	log.finish("", p, o.result.Network)
 	o.cleanup = cmd.CleanupError()
 	o.warnings = gitWarnings(gitBefore, viewGit(p))
+	if doubt := o.result.Doubts(p); doubt != "" {
+		o.warnings = append(o.warnings, doubt)
+	}
 	if o.gaveUp != 0 {
 		// The signal came when the command ran and before wall knew, and has
 		// killed the box: tell what was asked for, not how it was done.
