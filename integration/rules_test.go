@@ -102,7 +102,8 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sys/unix": "rmdir, and files opened without following links",
 	},
 	"egress": {
-		"plan": "the rules, and its errors",
+		"plan":                  "the rules, and its errors",
+		"golang.org/x/sys/unix": "splice, and the original destination of a connection",
 	},
 	"nsexec": {
 		"egress":                "the outer part of the network wall",

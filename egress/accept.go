@@ -1,0 +1,302 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/wallsandbox/wall/plan"
+)
+
+// An entrance is what is done with the connections of a listening socket.
+type entrance struct {
+	via    string
+	port   int         // of ViaLoopback and ViaPublish
+	origin plan.Origin // what grants that port; of the network otherwise
+	serve  func(*flow)
+}
+
+// accept takes connections until the Server ends.
+func (s *Server) accept(l *net.TCPListener, a entrance) {
+	var pause time.Duration
+	for {
+		c, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
+			if err == nil {
+				reset(c)
+			}
+			return
+		}
+		if err != nil {
+			// No descriptor, or no memory: connections wait in the kernel until there is.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			select {
+			case <-time.After(pause):
+			case <-s.ctx.Done():
+				return
+			}
+			continue
+		}
+		pause = 0
+		s.admit(c, a)
+	}
+}
+
+// admit serves a connection in a goroutine of its own, unless there are too many.
+func (s *Server) admit(c *net.TCPConn, a entrance) {
+	count, most, tooMany := &s.open, s.most, s.tooMany
+	if a.via == ViaDNS {
+		count, most, tooMany = &s.lookups, mostLookups, fmt.Sprintf("more than %d DNS connections at one time", mostLookups)
+	}
+	if count.Add(1) > most {
+		count.Add(-1)
+		e := Event{Kind: KindDeny, Via: a.via, Port: a.port, Rule: a.origin, Reason: tooMany}
+		if a.via == ViaRedirect {
+			t, _ := s.originalTarget(c)
+			e.Name, e.Addr, e.Port = t.Name, addrText(t.Addr), t.Port
+		}
+		reset(c)
+		s.journal.add(e)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		count.Add(-1)
+		reset(c)
+		return
+	}
+	f := &flow{s: s, at: a, from: c, event: Event{Via: a.via, Port: a.port, Rule: a.origin}}
+	end := boxEnd
+	if a.via == ViaPublish {
+		end = hostEnd
+	}
+	f.ends[end] = c
+	s.flows[f] = struct{}{}
+	s.run(func() {
+		a.serve(f)
+		f.end("") // where it is not over yet it was refused: a reset
+		s.mu.Lock()
+		delete(s.flows, f)
+		s.mu.Unlock()
+		count.Add(-1)
+	})
+}
+
+// originalTarget gives what a redirected connection is for.
+func (s *Server) originalTarget(c *net.TCPConn) (Target, error) {
+	get := original
+	if s.testOnlyOriginal != nil {
+		get = s.testOnlyOriginal
+	}
+	to, err := get(c)
+	if err != nil {
+		return Target{}, refusal("it was not redirected, and is for nothing")
+	}
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	if !ok || to == netip.AddrPortFrom(local.AddrPort().Addr().Unmap().WithZone(""), uint16(local.Port)) {
+		return Target{}, refusal("it was made to the socket for redirected connections itself")
+	}
+	if to.Port() == 0 {
+		return Target{Addr: to.Addr()}, refusal("it is for port 0")
+	}
+	t := Target{Addr: to.Addr(), Port: int(to.Port())}
+	if Synthetic(t.Addr) {
+		return s.named(t)
+	}
+	return t, nil
+}
+
+// named gives the name that a synthetic address stands for.
+func (s *Server) named(t Target) (Target, error) {
+	name, ok := s.table.Name(t.Addr)
+	if !ok {
+		return t, refusal(reasonUnknown)
+	}
+	return Target{Name: name, Port: t.Port}, nil
+}
+
+// about notes what the flow is for.
+func (f *flow) about(t Target) {
+	f.event.Name, f.event.Addr, f.event.Port = t.Name, addrText(t.Addr), t.Port
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// redirected serves a connection that was meant for somewhere else.
+func (s *Server) redirected(f *flow) {
+	t, err := s.originalTarget(f.from)
+	if err != nil {
+		f.about(t)
+		f.tell(KindDeny, err.Error())
+		return
+	}
+	if late, err := s.connect(f, t); err == nil {
+		f.relay(nil, late)
+	}
+}
+
+// requestSOCKS serves a client of the SOCKS proxy.
+func (s *Server) requestSOCKS(f *flow) {
+	f.from.SetDeadline(time.Now().Add(headTime))
+	t, err := ReadSOCKS(f.from)
+	if err != nil {
+		f.badHead(err)
+		f.linger()
+		return
+	}
+	late, err := s.connect(f, t)
+	if err != nil {
+		f.answer(SOCKSReply(socksCode(err)))
+		return
+	}
+	f.answered(SOCKSReply(SOCKSDone))
+	f.relay(nil, late)
+}
+
+// requestHTTP serves a client of the HTTP proxy.
+func (s *Server) requestHTTP(f *flow) {
+	f.from.SetDeadline(time.Now().Add(headTime))
+	var data []byte
+	var h Head
+	buf := make([]byte, 4096)
+	for reads := 0; ; reads++ {
+		head, more, status, err := ParseHead(data)
+		if err == nil && more && reads == mostReads {
+			status, err = 431, fmt.Errorf("%w: the head of a request comes in too many pieces", ErrProtocol)
+		}
+		if err != nil {
+			f.badHead(err)
+			f.answer(HTTPReply(status, err.Error()))
+			return
+		}
+		if !more {
+			h = head
+			break
+		}
+		n, err := f.from.Read(buf)
+		data = append(data, buf[:n]...)
+		if n == 0 && err != nil {
+			if len(data) > 0 || !errors.Is(err, io.EOF) {
+				f.badHead(err)
+			}
+			return
+		}
+	}
+	late, err := s.connect(f, h.Target)
+	if err != nil {
+		f.answer(HTTPReply(httpStatus(err), err.Error()))
+		return
+	}
+	if h.Connect {
+		f.answered(HTTPReply(200, ""))
+	} else {
+		f.answered(nil)
+	}
+	f.relay(slices.Concat(h.Request, data[h.Size:]), late)
+}
+
+// badHead tells of a request that is none.
+func (f *flow) badHead(err error) {
+	switch {
+	case errors.Is(err, ErrProtocol):
+		f.tell(KindDeny, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		f.tell(KindDeny, fmt.Sprintf("no whole request in %s", headTime))
+	}
+	// Otherwise the client went away.
+}
+
+// answered sends the answer after which the bytes of the connection follow. An error
+// of the client shows when they do.
+func (f *flow) answered(b []byte) {
+	if len(b) > 0 {
+		f.from.Write(b)
+	}
+	f.from.SetDeadline(time.Time{})
+}
+
+// answer sends a refusal in the words of the protocol.
+func (f *flow) answer(b []byte) {
+	f.from.SetDeadline(time.Now().Add(time.Second))
+	f.from.Write(b)
+	f.linger()
+}
+
+// linger lets the client read the answer: a close with something unread is a reset,
+// which could overtake it.
+func (f *flow) linger() {
+	f.from.SetDeadline(time.Now().Add(time.Second))
+	f.from.CloseWrite()
+	io.CopyN(io.Discard, f.from, 256<<10)
+	f.mu.Lock()
+	f.passed[hostEnd] = true
+	f.mu.Unlock()
+}
+
+// toLoopback serves a connection to a granted port of the host's loopback interface.
+func (s *Server) toLoopback(f *flow) {
+	err := s.setUp(f, hostEnd, func(ctx context.Context) (c net.Conn, err error) {
+		for _, a := range []string{"127.0.0.1", "::1"} {
+			var again error
+			if c, again = s.options.Dial(ctx, "tcp", net.JoinHostPort(a, strconv.Itoa(f.at.port))); again == nil {
+				f.event.Addr = a
+				return c, nil
+			}
+			err = cmp.Or(err, again)
+		}
+		return nil, err
+	})
+	if err == nil {
+		f.relay(nil, nil)
+	}
+}
+
+// toBox serves a connection of the host to a published port.
+func (s *Server) toBox(f *flow) {
+	err := s.setUp(f, boxEnd, func(ctx context.Context) (c net.Conn, err error) {
+		inside := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+		if s.testOnlyInside != nil {
+			inside = s.testOnlyInside
+		}
+		for _, a := range inside {
+			var again error
+			if c, again = s.dialInside(ctx, netip.AddrPortFrom(a, uint16(f.at.port))); again == nil {
+				f.event.Addr = a.String()
+				return c, nil
+			}
+			err = cmp.Or(err, again)
+		}
+		return nil, err
+	})
+	if err == nil {
+		f.relay(nil, nil)
+	}
+}
+
+// dialInside connects a fresh socket of the box.
+func (s *Server) dialInside(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	network := "tcp4"
+	if to.Addr().Is6() {
+		network = "tcp6"
+	}
+	file, err := s.dialer(ctx, network)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return connectFile(ctx, file, to)
+}

@@ -1,0 +1,96 @@
+package egress
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	queueLength = 1024 // events that wait for Observe
+	mostDenials = 100  // in a Summary
+)
+
+// A journal takes events from many goroutines, sums them up, and hands them to one
+// goroutine that calls observe. It never blocks: what does not fit is counted.
+type journal struct {
+	observe func(Event)
+	queue   chan Event
+	done    chan struct{} // closed when observe is not called any more
+
+	mu     sync.Mutex
+	sum    Summary
+	told   map[denial]int // where it stands in sum.Denials
+	closed bool
+}
+
+type denial struct {
+	name, addr, reason string
+	port               int
+}
+
+func newJournal(observe func(Event)) *journal {
+	j := &journal{observe: observe, done: make(chan struct{}), told: make(map[denial]int)}
+	if observe == nil {
+		close(j.done)
+		return j
+	}
+	j.queue = make(chan Event, queueLength)
+	go func() {
+		defer close(j.done)
+		for e := range j.queue {
+			j.observe(e)
+		}
+	}()
+	return j
+}
+
+// add sums up an event and queues it. Its time is now.
+func (j *journal) add(e Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return
+	}
+	e.Time = time.Now()
+	switch e.Kind {
+	case KindOpen:
+		j.sum.Opened++
+	case KindClose:
+		j.sum.BytesIn += e.In
+		j.sum.BytesOut += e.Out
+	case KindFail:
+		j.sum.Failed++
+	case KindDeny:
+		j.sum.Denied++
+		d := denial{name: e.Name, reason: e.Reason, port: e.Port}
+		if e.Name == "" {
+			d.addr = e.Addr
+		}
+		if i, ok := j.told[d]; ok {
+			j.sum.Denials[i].Count++
+		} else if len(j.sum.Denials) < mostDenials {
+			j.told[d] = len(j.sum.Denials)
+			j.sum.Denials = append(j.sum.Denials, Denial{Event: e, Count: 1})
+		}
+	}
+	if j.queue == nil {
+		return
+	}
+	select {
+	case j.queue <- e: // in the lock, so that events stay in order and none follows the close
+	default:
+		j.sum.Dropped++
+	}
+}
+
+// close waits until every queued event has been observed, and gives the summary.
+func (j *journal) close() Summary {
+	j.mu.Lock()
+	if !j.closed && j.queue != nil {
+		close(j.queue)
+	}
+	j.closed = true
+	j.mu.Unlock()
+	<-j.done
+	return j.sum
+}
