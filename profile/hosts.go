@@ -64,17 +64,25 @@ func (p HostPattern) HostPorts(deny bool) []plan.PortRange {
 // Covers reports whether p, a pattern of allow or of deny, covers everything that q
 // does, which is one of allow or of deny.
 func (p HostPattern) Covers(deny bool, q HostPattern, qDeny bool) bool {
+	if !p.coversHosts(q) { // first, because it is cheap and mostly decides
+		return false
+	}
 	for _, r := range q.HostPorts(qDeny) {
 		if !slices.ContainsFunc(p.HostPorts(deny), func(x plan.PortRange) bool { return x.First <= r.First && r.Last <= x.Last }) {
 			return false
 		}
 	}
+	return true
+}
+
+func (p HostPattern) coversHosts(q HostPattern) bool {
 	switch {
 	case p.Name == "" || q.Name == "":
 		return p.Name == q.Name && p.Prefix.Addr().BitLen() == q.Prefix.Addr().BitLen() &&
 			p.Prefix.Bits() <= q.Prefix.Bits() && p.Prefix.Contains(q.Prefix.Addr())
 	case p.Suffix:
-		return strings.HasSuffix(q.Name, "."+p.Name) || q.Suffix && q.Name == p.Name
+		return strings.HasSuffix(q.Name, p.Name) && (q.Suffix && len(q.Name) == len(p.Name) ||
+			len(q.Name) > len(p.Name) && q.Name[len(q.Name)-len(p.Name)-1] == '.')
 	}
 	return !q.Suffix && p.Name == q.Name
 }

@@ -10,6 +10,7 @@ import (
 // that are notes themselves.
 func TestCases(t *testing.T) {
 	fs := func(s string) string { return "[filesystem]\n" + s }
+	net := func(s string) string { return "[network]\nmode = \"allow\"\n" + s }
 	grant := func(path, access string) string {
 		return fs("grant = [{ path = \"" + path + "\", access = \"" + access + "\", why = \"x\", optional = true }]")
 	}
@@ -115,7 +116,7 @@ func TestCases(t *testing.T) {
 		// Hosts.
 		{"[network]\nmode = \"allow\"\nallow = [\"*.com\"]", "W022 W023"},
 		{"[network]\nmode = \"allow\"\nallow = [\"*.github.io:443\"]", "W022"},
-		{"[network]\nmode = \"allow\"\nallow = [\"0.0.0.0/0\"]", "W022 W024"},
+		{"[network]\nmode = \"allow\"\nallow = [\"0.0.0.0/0\"]", "W022"},
 		{"[network]\nmode = \"allow\"\nallow = [\"*.s3.amazonaws.com\"]", "W022 W023"},
 		{"[network]\nmode = \"allow\"\nallow = [\"127.0.0.1:8080\"]", "W024"},
 		{"[network]\nmode = \"allow\"\nallow = [\"[::1]:8080\"]", "W024"},
@@ -147,6 +148,36 @@ func TestCases(t *testing.T) {
 		{"[environment]\nset = { NODE_OPTIONS = { keyring = \"x\" } }", "W027"},
 		{"[environment]\nset = { A = { file = \"$cwd/x\" } }", "W056"},
 		{"[environment]\nset = { A = { file = \"x\" } }", ""},
+		// Hosts and ports.
+		{net(`allow = ["a.x.org", "*.x.org"]`), "W010"},
+		{net(`allow = ["x.org", "x.org:443"]`), "W010"},
+		{net(`allow = ["x.org:443", "x.org"]`), "W010"},
+		{net(`allow = ["x.org:22", "x.org"]`), ""},
+		{net(`allow = ["10.1.2.3:5432", "10.0.0.0/8:5432"]`), "W010 W024"},
+		{net(`allow = ["x.org"]` + "\n" + `deny = ["*.y.org", "a.y.org"]`), "W010"},
+		{net(`allow = ["x.org"]` + "\n" + `deny = ["x.org"]`), "W061"},
+		{net(`allow = ["x.org"]` + "\n" + `deny = ["x.org:80"]`), ""},
+		{net(`allow = ["x.org:80-90"]` + "\n" + `deny = ["x.org:80-100"]`), "W061"},
+		{net(`allow = ["*.x.org"]` + "\n" + `deny = ["a.x.org"]`), ""},
+		{net(`allow = []`), "W011"},
+		{"[network]\nmode = \"allow\"", "W011"},
+		{net(`allow = ["198.0.0.0/8"]`), "W011"},
+		{net(`allow = ["::/0"]`), "W022"},
+		{net(`allow = ["64.0.0.0/3"]`), "W022"},
+		{net(`allow = ["169.254.0.0/16"]`), "W024"},
+		{net(`allow = ["100.100.100.200:80"]`), "W024"},
+		{net(`allow = ["[fd00:ec2::254]:80"]`), "W024"},
+		{net(`allow = ["93.184.0.0/16"]`), ""},
+		{net("check-sni = true\n" + `allow = ["x.org:443"]`), ""},
+		{net("check-sni = true\n" + `allow = ["x.org"]`), ""},
+		{net("check-sni = true\n" + `allow = ["x.org:*"]`), "W062"},
+		{net("check-sni = false\n" + `allow = ["x.org:*"]`), ""},
+		{"extends = \"agent\"\n[network]\ncheck-sni = true", "W011"},
+		{"extends = \"agent\"\n[network]\nupstream-proxy = \"http://proxy.corp.example:3128\"", "W011"},
+		{"extends = \"agent\"\n[network]\nproxy-variables = true", "W011"},
+		{"extends = \"agent-claude\"\n[network]\nproxy-variables = true", ""},
+		{"extends = \"agent-claude\"\n[network]\ndeny = [\"claude.ai\"]", ""},
+		{"extends = \"agent-claude\"\n[network]\nallow = [\"mcp-proxy.anthropic.com:443\"]", ""}, // a note
 		{"[environment]\nset = { A = { file = \"~/s/x\" } }\n" + grant("~/s", "write"), "W056"},
 		{"[environment]\nset = { A = { file = \"~/s/x\" } }\n" + grant("~/s", "read"), ""},
 		{"[environment]\nset = { A = { file = \"~/s/x\" } }\n" + grant("$home/s/x", "read"), "W056"},
@@ -203,7 +234,7 @@ func TestNotes(t *testing.T) {
 		{"extends = \"agent\"\n[filesystem]\nhide = [\"~/mine\"]\ndevices = []", ""},
 		{"extends = \"agent\"\n[filesystem]\nview = \"system\"\nhome = \"hidden\"", "W047"},
 		{"[filesystem]\nview = \"system\"", ""}, // the default, and nothing to inherit
-		{"[network]\nmode = \"allow\"\nallow = [\"a.x.org\", \"*.x.org\"]", "W047 W052"},
+		{"[network]\nmode = \"allow\"\nallow = [\"a.x.org\", \"*.x.org\"]", "W052"},
 		{"[network]\nmode = \"allow\"\nallow = [\"x.org\", \"*.x.org\"]", "W052"},
 		{"[network]\nmode = \"allow\"\nallow = [\"a.x.org:80\", \"*.x.org:443\"]", "W052"},
 		{"extends = \"gate\"\n[limits]\ntime = \"10m\"\nmemory = \"1GiB\"\nprocesses = 100", ""},

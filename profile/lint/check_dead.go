@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
 )
 
 // privateTrees are what wall makes anew for each run: nothing of the host is in
@@ -25,6 +26,7 @@ func deadRules(x *check) {
 	x.shadowedList("filesystem.protect", "protected")
 	x.deadGrants()
 	x.deadVariables()
+	x.coveredHosts(false)
 }
 
 // shadowedList finds paths of the checked file that another path of the list
@@ -135,19 +137,50 @@ func (x *check) deadVariables() {
 	}
 }
 
-// coveredHosts finds hosts that a pattern of the list has as well.
-func (x *check) coveredHosts() {
-	all := x.m.all("network.allow")
-	for _, e := range x.m.mine("network.allow") {
-		host, port := hostOf(e.val)
-		for _, o := range all {
-			oh, op := hostOf(o.val)
-			if tail, wild := strings.CutPrefix(oh, "*."); !e.empty && wild && o.origin != e.origin && (op == port || op == "*") && strings.HasSuffix(host, "."+tail) {
-				x.on(e, fmt.Sprintf("%q is allowed by %q already%s", e.val, o.val, x.where(o)))
+// coveredHosts finds hosts that another pattern of the list covers: of the same
+// file, or of what is inherited. Of two that cover each other the later is reported.
+func (x *check) coveredHosts(inherited bool) {
+	for _, key := range []string{"network.allow", "network.deny"} {
+		deny, word := false, "allowed"
+		if key == "network.deny" {
+			deny, word = true, "denied"
+		}
+		all := patterns(x.m.all(key))
+		for _, e := range patterns(x.m.mine(key)) {
+			for _, o := range all {
+				if o.origin == e.origin || (o.layer < x.m.top) != inherited || o.val == e.val || !o.host.Covers(deny, e.host, deny) {
+					continue
+				}
+				if e.host.Covers(deny, o.host, deny) && o.layer == e.layer && later(o.origin, e.origin) {
+					continue
+				}
+				x.on(e.entry, fmt.Sprintf("%q is %s by %q already%s", e.val, word, o.val, x.where(o.entry)))
 				break
 			}
 		}
 	}
+}
+
+// A hostEntry is one host of a list.
+type hostEntry struct {
+	entry
+	host profile.HostPattern
+}
+
+// patterns reads the hosts of a list, each once.
+func patterns(list []entry) []hostEntry {
+	var out []hostEntry
+	for _, e := range list {
+		if p, err := profile.ParseHost(e.val); err == nil && !e.empty {
+			out = append(out, hostEntry{e, p})
+		}
+	}
+	return out
+}
+
+// later reports whether a stands behind b in one file.
+func later(a, b plan.Origin) bool {
+	return a.Line > b.Line || a.Line == b.Line && a.Column > b.Column
 }
 
 // neverMatches finds lines that nothing can match.
@@ -209,11 +242,26 @@ func neverMatches(x *check) {
 			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
 		}
 	}
+	for _, key := range []string{"network.proxy-variables", "network.check-sni", "network.upstream-proxy"} {
+		if own := x.m.mine(key); len(own) > 0 && own[0].val != "false" && mode != "allow" {
+			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
+		}
+	}
+	if own := x.m.mine("network.mode"); len(own) > 0 && mode == "allow" && !slices.ContainsFunc(x.m.all("network.allow"), func(e entry) bool { return !e.empty }) {
+		x.on(own[0], "no host is allowed, so that the command reaches none")
+	}
+	for _, key := range []string{"network.allow", "network.deny"} {
+		for _, e := range x.m.mine(key) {
+			if p, err := profile.ParseHost(e.val); err == nil && !e.empty && p.Synthetic().IsValid() && !wide(e.val) {
+				x.on(e, fmt.Sprintf("%q does not speak of %s, which wall hands out for names", e.val, p.Synthetic()))
+			}
+		}
+	}
 }
 
 // redundant finds values that are the same without the line.
 func redundant(x *check) {
-	x.coveredHosts()
+	x.coveredHosts(true)
 	for _, e := range x.m.own {
 		switch {
 		case e.empty, e.key == "name", e.key == "description", e.key == "extends", e.key == "filesystem.grant", e.key == "environment.set":

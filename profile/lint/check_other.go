@@ -89,12 +89,55 @@ func (x *check) hosts(f func(e entry, host, port string)) {
 func publicSuffixes(x *check) {
 	x.hosts(func(e entry, host, _ string) {
 		switch name, wild := strings.CutPrefix(host, "*."); {
-		case host == "*" || host == "*.*" || host == "0.0.0.0/0" || host == "::/0":
-			x.on(e, fmt.Sprintf("%q allows every host", e.val))
+		case wide(e.val):
+			x.on(e, fmt.Sprintf("%q covers addresses of unrelated owners", e.val))
 		case wild && publicSuffix(name):
 			x.on(e, fmt.Sprintf("%q covers names of unrelated owners", e.val))
 		}
 	})
+}
+
+// wide reports whether a network is larger than what one owner has: the registries
+// give out nothing above a /8 of IPv4 and a /16 of IPv6.
+func wide(pattern string) bool {
+	p, err := profile.ParseHost(pattern)
+	return err == nil && p.Prefix.IsValid() && (p.Prefix.Addr().Is4() && p.Prefix.Bits() < 8 || p.Prefix.Addr().Is6() && p.Prefix.Bits() < 16)
+}
+
+// contradictions finds hosts of the file that are allowed in vain: some line denies
+// all of what is allowed.
+func contradictions(x *check) {
+	denies := patterns(x.m.all("network.deny"))
+	for _, e := range patterns(x.m.mine("network.allow")) {
+		for _, d := range denies {
+			if d.host.Covers(true, e.host, false) {
+				x.on(e.entry, fmt.Sprintf("%q is allowed, and denied by %q%s, which wins", e.val, d.val, x.where(d.entry)))
+				break
+			}
+		}
+	}
+}
+
+// uncheckedPorts finds rules for other ports than that of TLS where check-sni
+// makes believe that every connection is looked at.
+func uncheckedPorts(x *check) {
+	if !x.m.is("network.check-sni", "true") {
+		return
+	}
+	other := func(o hostEntry) bool { return o.host.Hi != 0 && (o.host.Lo != 443 || o.host.Hi != 443) }
+	for _, e := range patterns(x.m.mine("network.allow")) {
+		if other(e) {
+			x.on(e.entry, fmt.Sprintf("%q has other ports than 443", e.val))
+		}
+	}
+	if own := x.m.mine("network.check-sni"); len(own) > 0 {
+		for _, o := range patterns(x.m.below("network.allow")) {
+			if other(o) {
+				x.on(own[0], fmt.Sprintf("%q has other ports than 443%s", o.val, x.where(o.entry)))
+				break
+			}
+		}
+	}
 }
 
 func uploadHosts(x *check) {

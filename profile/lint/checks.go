@@ -56,4 +56,6 @@ var checks = []struct {
 	{"W058", sourceShells},
 	{"W059", storedForUntrusted},
 	{"W060", keptCaches},
+	{"W061", contradictions},
+	{"W062", uncheckedPorts},
 }

@@ -114,6 +114,16 @@ func uploadHost(host string) (place, bool) {
 	return place{}, false
 }
 
+// inner are the networks below which a rule for addresses allows others than those of
+// the public internet; a larger network does not (see egress.Rules).
+var inner = []struct{ network, what string }{
+	{"0.0.0.0/8", "this machine"}, {"127.0.0.0/8", "this machine"}, {"::/127", "this machine"},
+	{"10.0.0.0/8", "an address of an inner network"}, {"172.16.0.0/12", "an address of an inner network"}, {"192.168.0.0/16", "an address of an inner network"},
+	{"100.64.0.0/10", "an address of an inner network"}, {"169.254.0.0/16", "an address of an inner network"},
+	{"fc00::/7", "an address of an inner network"}, {"fe80::/10", "an address of an inner network"},
+	{"224.0.0.0/4", "a multicast address"}, {"ff00::/8", "a multicast address"},
+}
+
 // inward tells what a host of this machine, its network or its cloud is, "" for
 // a public one.
 func inward(host string) string {
@@ -127,25 +137,20 @@ func inward(host string) string {
 	case under("internal"), under("local"), under("lan"), under("corp"), under("home.arpa"), under("intranet"), under("svc"):
 		return "a name of an inner network"
 	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		if p, perr := netip.ParsePrefix(host); perr == nil {
-			addr, err = p.Addr(), nil
-		}
+	p, err := netip.ParsePrefix(host)
+	if addr, aerr := netip.ParseAddr(host); aerr == nil {
+		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
-	if err != nil {
-		return ""
-	}
-	addr = addr.Unmap()
 	switch {
-	case addr == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || addr.String() == "fd00:ec2::254" || addr.String() == "100.100.100.200":
+	case err != nil:
+		return ""
+	case slices.Contains([]string{"169.254.169.254/32", "fd00:ec2::254/128", "100.100.100.200/32"}, p.String()):
 		return "the metadata service of the cloud, which hands out credentials"
-	case addr.IsLoopback(), addr.IsUnspecified():
-		return "this machine"
-	case addr.IsPrivate(), addr.IsLinkLocalUnicast(), netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64, 0, 0}), 10).Contains(addr):
-		return "an address of an inner network"
-	case addr.IsMulticast():
-		return "a multicast address"
+	}
+	for _, in := range inner {
+		if n := netip.MustParsePrefix(in.network); n.Bits() <= p.Bits() && n.Contains(p.Addr()) {
+			return in.what
+		}
 	}
 	return ""
 }

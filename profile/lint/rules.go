@@ -272,4 +272,12 @@ var table = []Rule{
 		Doc: "What one run writes to the caches is there in later runs in the same workspace.",
 		Why: "a change under test can leave something in a cache that the next one builds with", Fix: "remove keep; caches are warm without it, from the tool's own",
 		Bad: "[environment]\ncaches = { tools = [\"go\"], keep = true }", Good: "[environment]\ncaches = [\"go\"]"},
+	{Code: "W061", Name: "contradictory-hosts", Severity: Error,
+		Doc: "A host is allowed, and another line denies all of it.",
+		Why: "deny wins, so that the line allows nothing; nobody knows which of the two was meant", Fix: "remove one of the two, or deny less",
+		Bad: "[network]\nmode = \"allow\"\nallow = [\"www.example.org\"]\ndeny = [\"*.example.org\"]", Good: "[network]\nmode = \"allow\"\nallow = [\"*.example.org\"]\ndeny = [\"www.example.org\"]"},
+	{Code: "W062", Name: "unchecked-ports", Severity: Warning,
+		Doc: "With check-sni, a host is allowed with other ports than that of TLS, 443.",
+		Why: "where a connection does not begin with TLS, there is no name to check", Fix: "allow port 443 alone, or leave check-sni out and know that the ports are not checked",
+		Bad: "[network]\nmode = \"allow\"\ncheck-sni = true\nallow = [\"example.org:22\"]", Good: "[network]\nmode = \"allow\"\ncheck-sni = true\nallow = [\"example.org:443\"]"},
 }
