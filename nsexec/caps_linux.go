@@ -3,7 +3,6 @@ package nsexec
 import (
 	"fmt"
 	"os"
-	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,13 +15,17 @@ import (
 // not mapped to root (capabilities(7)).
 var buildCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
 
-// overlayCaps are those that stage 2 holds to mount an overlay. overlayfs works
+// overlayCaps are those that stage 2 holds besides to mount an overlay. overlayfs works
 // in its layers with the rights of who mounted it, also after these are
 // dropped: it makes a work directory of mode 000, and makes files in copies of
 // read-only directories. The command gains nothing by it, because every access
 // is checked against the command's own rights first (overlayfs.rst,
 // "Permission model").
-var overlayCaps = append(slices.Clip(buildCaps), unix.CAP_DAC_OVERRIDE)
+var overlayCaps = []uintptr{unix.CAP_DAC_OVERRIDE}
+
+// networkCaps are those that stage 2 holds besides to listen on ports below 1024 of
+// the box's own namespace.
+var networkCaps = []uintptr{unix.CAP_NET_BIND_SERVICE}
 
 type capHeader struct {
 	version uint32

@@ -49,9 +49,9 @@ type Cmd struct {
 	// has been continued; false means that it cannot be stopped. Nil is false
 	// always. The command then goes on.
 	Suspend func(syscall.Signal) bool
-	// NetEvents is called with what the command does on a network of Plan.Network, by
-	// one goroutine, in order. It must not take long: events that wait are bounded in
-	// number, and those beyond are only counted. Nil: nobody wants to know.
+	// NetEvents is called with every event of the box's network, by one goroutine, in
+	// order, and with the last one before Wait returns. It must not block for long: events
+	// that find no room meanwhile are counted in Result.Network and lost. It must not call methods of the Cmd.
 	NetEvents func(egress.Event)
 
 	ctx     context.Context
@@ -65,6 +65,7 @@ type Cmd struct {
 	tty     int                      // by which the private terminal comes
 	term    *terminal                // nil without a private terminal
 	taken   atomic.Pointer[terminal] // the same, without mu
+	network *network                 // nil when stage 1 serves none
 	abort   chan struct{}
 	aborted sync.Once
 	scratch *scratch.Dir
@@ -97,10 +98,10 @@ type Result struct {
 	Limit      string        // the other limit that ended it: plan.BoundMemory and so on; "" for none
 	UserTime   time.Duration // of the box's processes that were waited for
 	SysTime    time.Duration
-	MaxRSS     int64         // bytes, of the largest process
-	PeakMemory int64         // bytes, of the whole box at its largest; 0 when nobody counted (there was no cgroup)
-	Wall       time.Duration // from Start to the end of the box
-	Network    egress.Summary
+	MaxRSS     int64          // bytes, of the largest process
+	PeakMemory int64          // bytes, of the whole box at its largest; 0 when nobody counted (there was no cgroup)
+	Wall       time.Duration  // from Start to the end of the box
+	Network    egress.Summary // of the connections that the command made, or was refused
 }
 
 // Status is the exit status by the shell's convention: the command's own, or
@@ -317,6 +318,11 @@ func (c *Cmd) startBox(streams *stdio) error {
 	if err != nil {
 		return failed(err)
 	}
+	if hasNetwork(&c.Plan) {
+		if c.network, err = openNetwork(&c.Plan.Network, c.NetEvents); err != nil {
+			return err
+		}
+	}
 	ends, err := c.clone(streams)
 	if err != nil {
 		return err
@@ -341,7 +347,8 @@ func (c *Cmd) startBox(streams *stdio) error {
 }
 
 // boxEnds are stage 1's ends of the three pipes to stage 2, and of the socket by
-// which a private terminal comes, -1 without one.
+// which a private terminal comes, -1 without one. That by which the sockets of a
+// network come is in c.network.
 type boxEnds struct{ order, status, control, tty int }
 
 // clone starts stage 2. Its argument vector and environment say nothing,
@@ -352,7 +359,9 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 	var fds []int
 	closeAll := func(fds ...int) {
 		for _, fd := range fds {
-			unix.Close(fd)
+			if fd >= 0 {
+				unix.Close(fd)
+			}
 		}
 	}
 	for range 3 {
@@ -370,9 +379,12 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		flags |= cloneFlags[s.Kind]
 		origin = s.Origin
 	}
-	caps := buildCaps
+	caps := slices.Clone(buildCaps)
 	if hasOverlay(&c.Plan) {
-		caps = overlayCaps
+		caps = append(caps, overlayCaps...)
+	}
+	if hasNetwork(&c.Plan) {
+		caps = append(caps, networkCaps...)
 	}
 	files := c.files(streams)
 	argv := []string{initName}
@@ -389,6 +401,16 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		}
 		files = append(files, uintptr(tty[1]))
 	}
+	net := [2]int{-1, -1}
+	if c.network != nil {
+		var err error
+		if net, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
+			closeAll(append(fds, tty[:]...)...)
+			return boxEnds{}, &plan.Error{Op: "cannot start the box", Err: os.NewSyscallError("socketpair", err)}
+		}
+		c.network.sock = net[0]
+		files = append(files, uintptr(net[1]))
+	}
 	if c.scratch != nil {
 		// The lock of the scratch directory lives as long as the box, also when
 		// this process is killed: what protects absent names is not
@@ -404,15 +426,9 @@ func (c *Cmd) clone(streams *stdio) (boxEnds, error) {
 		Files: files,
 		Sys:   boxAttr(flags, c.Plan.Identity, caps, &c.pidfd),
 	})
-	closeAll(orderR, statusW, controlR)
-	if c.term != nil {
-		unix.Close(tty[1])
-	}
+	closeAll(orderR, statusW, controlR, tty[1], net[1])
 	if err != nil {
-		closeAll(orderW, statusR, controlW)
-		if c.term != nil {
-			unix.Close(tty[0])
-		}
+		closeAll(orderW, statusR, controlW, tty[0])
 		return boxEnds{}, &plan.Error{Op: "cannot make new namespaces", Origin: origin, Err: os.NewSyscallError("clone", err), Hint: hintClone(err)}
 	}
 	c.pid = pid
@@ -472,6 +488,14 @@ func (c *Cmd) awaitStart() error {
 			<-killed // the pidfd is closed next, and its number may be given to another box
 		}
 	}()
+	if c.network != nil {
+		if err := c.network.connect(); err != nil {
+			if c.term != nil {
+				unix.Close(c.tty)
+			}
+			return err
+		}
+	}
 	if c.term != nil {
 		if err := c.term.connect(c.tty, c.control); err != nil {
 			return err
@@ -623,6 +647,10 @@ func (c *Cmd) Wait() error {
 	if c.term != nil {
 		c.term.end(c.abort, c.ctx.Done())
 	}
+	var connections egress.Summary
+	if c.network != nil {
+		connections = c.network.close() // without mu: observers are called
+	}
 	close(c.done)
 	c.keepers.Wait()
 	c.lastLook()
@@ -634,6 +662,7 @@ func (c *Cmd) Wait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result.Wall = time.Since(c.begin)
+	c.result.Network = connections
 	c.cleanup = c.release()
 	if err != nil {
 		return err
@@ -783,6 +812,9 @@ func (c *Cmd) release() error {
 	}
 	if c.term != nil {
 		c.term.end(c.abort, c.ctx.Done())
+	}
+	if c.network != nil && !c.result.Started {
+		c.network.close()
 	}
 	for _, fd := range []*int{&c.control, &c.status, &c.pidfd} {
 		if *fd >= 0 {

@@ -46,8 +46,8 @@ func Main() {
 
 // firstFD is the first descriptor behind the standard streams. Stage 2 has its
 // three pipes at base, base+1 and base+2, where base is firstFD unless the plan
-// keeps descriptors; then it is argv[1]. With a private terminal a socket to hand it over is
-// at base+3. Behind that it holds the scratch directory, whose lock says that the box lives,
+// keeps descriptors; then it is argv[1]. With a private terminal a socket to hand it over
+// comes next, then, if stage 1 serves a network, a socket to hand its sockets over. Behind that it holds the scratch directory, whose lock says that the box lives,
 // and the directory of kept caches, if there is one, which is locked likewise.
 const firstFD = 3
 
@@ -79,6 +79,14 @@ func (s *stage2) statusFD() int  { return s.base + 1 }
 func (s *stage2) controlFD() int { return s.base + 2 }
 func (s *stage2) ttyFD() int     { return s.base + 3 } // only with a private terminal
 
+// netFD is there only with a network that stage 1 serves.
+func (s *stage2) netFD() int {
+	if s.p.TTY == plan.TTYPrivate {
+		return s.base + 4
+	}
+	return s.base + 3
+}
+
 // run is the checklist of stage 2. It never returns.
 func (s *stage2) run() {
 	// The main goroutine stays on its thread, so that the thread that is
@@ -109,6 +117,8 @@ func (s *stage2) run() {
 	s.step("mounts", func() (err error) { s.lowers, err = buildRoot(&s.p); return err })
 	// Needs CAP_NET_ADMIN over the network namespace.
 	s.step("loopback", s.loopback)
+	// Likewise. After the interface is up, which routes and addresses need.
+	s.step("network", s.network)
 	s.step("limits", s.limits)
 	// After the mounts, so that it lies in the new tree.
 	s.step("directory", func() error { return enterDir(&s.p) })
@@ -120,6 +130,8 @@ func (s *stage2) run() {
 	s.step("filter", s.loadFilter)
 	// Before the command exists, so that no change goes unseen.
 	s.step("watch", func() (err error) { s.mounts, err = openMountWatch(&s.p); return err })
+	// Late, so that stage 1 makes ready meanwhile.
+	s.step("served", s.served)
 
 	pid := make(chan int, 1)
 	go s.launch(pid)
@@ -599,6 +611,8 @@ func probeMain(what string) {
 			return attach(tree, at)
 		case "loopback":
 			return loopbackUp()
+		case "redirect":
+			return probeRedirect()
 		case "overlay":
 			return probeOverlay()
 		case "tmpfs", "proc", "sysfs", "devpts", "mqueue":

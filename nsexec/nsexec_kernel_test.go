@@ -55,6 +55,8 @@ func need(t *testing.T, words ...string) {
 			}
 		case "cgroup", "delegated-cgroup":
 			_, err = cgroup.Find(cgroup.Need{Memory: true, Pids: true}, fmt.Sprintf("%x", time.Now().UnixNano()))
+		case "nft", "ip":
+			_, err = exec.LookPath("/usr/sbin/" + w) // which is not in the PATH of ordinary users
 		default:
 			t.Fatalf("unknown need %q", w)
 		}
@@ -168,7 +170,7 @@ func TestBoxRunsACommand(t *testing.T) {
 // Each step of stage 2 that fails must keep the command from running, say so
 // with its origin, and leave nothing behind.
 func TestEachStepFailsOnce(t *testing.T) {
-	steps := []string{"order", "mounts", "loopback", "limits", "directory", "terminal", "ruleset", "filter", "watch", "privileges", "landlock", "processes", "seccomp", "self-test", "signals", "execve"}
+	steps := []string{"order", "mounts", "loopback", "network", "limits", "directory", "terminal", "ruleset", "filter", "watch", "served", "privileges", "landlock", "processes", "seccomp", "self-test", "signals", "execve"}
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			p := testPlan(t, sh("touch ran")...)

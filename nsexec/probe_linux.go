@@ -3,6 +3,8 @@ package nsexec
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +43,7 @@ var probes = []struct {
 	{"private message queues", "mqueue", []plan.SpaceKind{plan.SpaceMount, plan.SpaceIPC}},
 	{"overlays, for caches", "overlay", []plan.SpaceKind{plan.SpaceMount}},
 	{"loopback interface", "loopback", []plan.SpaceKind{plan.SpaceMount, plan.SpaceNet}},
+	{"redirection to wall (nftables), for allowed hosts", "redirect", []plan.SpaceKind{plan.SpaceMount, plan.SpaceNet}},
 }
 
 // Probe tries every facility that a box needs from namespaces and mounts, in
@@ -52,13 +55,15 @@ func Probe(ctx context.Context) ([]Feature, error) {
 		if err := ctx.Err(); err != nil {
 			return out, err
 		}
-		f := Feature{Name: p.name, Optional: p.what == "overlay"}
+		f := Feature{Name: p.name, Optional: p.what == "overlay" || p.what == "redirect"}
 		cloned, err := tryIn(p.what, p.spaces)
 		switch {
 		case err == nil:
 			f.OK, f.Detail = true, "works"
 		case !cloned:
 			f.Detail, f.Remedy = err.Error(), hintClone(err)
+		case p.what == "redirect":
+			f.Detail, f.Remedy = err.Error(), strings.TrimSuffix(hintNftables, "; see `wall doctor`")+"; without it hosts are reached only by programs that use a proxy"
 		case f.Optional:
 			f.Detail, f.Remedy = err.Error(), "Linux 5.11 or newer with overlayfs; without it small caches are copied, larger ones are read-only or empty"
 		default:
@@ -88,7 +93,7 @@ func tryIn(what string, spaces []plan.SpaceKind) (cloned bool, err error) {
 		Dir:   "/",
 		Env:   []string{},
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null)},
-		Sys:   boxAttr(flags, plan.Identity{UID: os.Getuid(), GID: os.Getgid()}, overlayCaps, &pidfd),
+		Sys:   boxAttr(flags, plan.Identity{UID: os.Getuid(), GID: os.Getgid()}, slices.Concat(buildCaps, overlayCaps, networkCaps), &pidfd),
 	})
 	if err != nil {
 		return false, err

@@ -47,7 +47,8 @@ type failure struct {
 	Hint   string      `json:"hint,omitempty"`
 	Exit   int         `json:"exit,omitempty"` // 0 = 125
 
-	Overlay bool `json:"overlay,omitempty"` // the cause is an OverlayError
+	Overlay  bool `json:"overlay,omitempty"`  // the cause is an OverlayError
+	Nftables bool `json:"nftables,omitempty"` // the cause is an NftablesError
 }
 
 // A StepError is the step of stage 2 that failed, below the plan.Error that
@@ -76,8 +77,11 @@ func (f failure) err() error {
 	default:
 		cause = errors.New("no cause was reported")
 	}
-	if f.Overlay {
+	switch {
+	case f.Overlay:
 		cause = &OverlayError{cause}
+	case f.Nftables:
+		cause = &NftablesError{cause}
 	}
 	return &plan.Error{Op: f.Op, Origin: f.Origin, Hint: f.Hint, Exit: f.Exit, Err: &StepError{Step: f.Step, Err: cause}}
 }
@@ -96,6 +100,9 @@ func newFailure(step string, err error) failure {
 	}
 	if o, ok := errors.AsType[*OverlayError](err); ok {
 		f.Overlay, err = true, o.Err
+	}
+	if n, ok := errors.AsType[*NftablesError](err); ok {
+		f.Nftables, err = true, n.Err
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
