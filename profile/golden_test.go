@@ -155,6 +155,7 @@ type goldenHost struct {
 	SeccompErr  string
 	Namespaces  string
 	NoOverlay   string
+	NoRedirect  string
 	CachesBusy  bool
 	Injected    map[string][]string // "NAME=value" by the file of the store
 	InjectedErr string              // what reading any store gives
@@ -180,7 +181,7 @@ func (g goldenHost) host(fsys fs.FS) Host {
 		Environ: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/elsewhere", "TERM=xterm", "AWS_SECRET_ACCESS_KEY=s3cret"},
 		FS:      fsys, Executable: g.Executable, TempDir: "/tmp", DefaultTemp: "/tmp", RunID: "c0ffee", Sockets: g.Sockets,
 		LandlockABI: 7, SeccompErr: errOf(g.SeccompErr), Namespaces: errOf(g.Namespaces),
-		NoOverlay: errOf(g.NoOverlay), CachesBusy: g.CachesBusy,
+		NoOverlay: errOf(g.NoOverlay), NoRedirect: errOf(g.NoRedirect), CachesBusy: g.CachesBusy,
 		Stdio: []plan.Stdio{{FD: 0, Kind: plan.StdioNull, Read: true}, {FD: 1, Kind: plan.StdioPipe, Write: true}, {FD: 2, Kind: plan.StdioPipe, Write: true}},
 	}
 	if g.UID != 0 || g.Root {

@@ -145,6 +145,27 @@ func proxyVars(http int) [][2]string {
 	return append(out, [2]string{"NODE_USE_ENV_PROXY", "1"})
 }
 
+// callersProxy tells that proxy variables of the caller cross, which lead programs to
+// a host that the box may not reach.
+func (r *resolver) callersProxy() {
+	if r.p.Network.Method != plan.NetRedirect {
+		return
+	}
+	var names []string
+	for _, v := range r.p.Env {
+		upper := strings.ToUpper(v.Name)
+		if slices.Contains([]string{"ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"}, upper) && v.Source.IsZero() && v.Value != "" && lookup(r.h.Environ, v.Name) == v.Value &&
+			!slices.Contains([]string{reasonSet, reasonFixed, reasonInjected}, v.Reason) {
+			names = append(names, v.Name)
+		}
+	}
+	if len(names) > 0 {
+		r.p.Notices = append(r.p.Notices, plan.Notice{Origin: r.p.Network.Origin,
+			Text: strings.Join(names, ", ") + " of the caller cross, and programs that obey them reach nothing but that proxy, where a rule allows it",
+			Hint: "deny them (environment.deny), and name the proxy as network.upstream-proxy where wall itself needs it"})
+	}
+}
+
 // badProxy says what is wrong with the address of an upstream proxy. The message
 // does not repeat it: someone may have written a password into it.
 func badProxy(s string) string {

@@ -516,6 +516,7 @@ func (r *resolver) environment() error {
 		}
 	}
 	r.p.Notices = append(r.p.Notices, res.Notices...)
+	r.callersProxy()
 	return nil
 }
 
@@ -585,7 +586,13 @@ func (r *resolver) derivedVars() (out []envscrub.Assign, why map[string]string) 
 		if !r.s.ProxyVariables.V {
 			o, reason = n.Origin, "connections cannot be redirected"
 		}
-		add(proxyVars(n.HTTP), o, reason)
+		// The caller's own proxies cannot be reached from inside, also where they cross.
+		for _, v := range proxyVars(n.HTTP) {
+			if !slices.ContainsFunc(r.s.EnvSet.Items, func(it Item[Var]) bool { return it.V.Name == v[0] }) {
+				out = append(out, envscrub.Assign{Name: v[0], Value: v[1], Origin: o})
+				why[v[0]] = reason
+			}
+		}
 	}
 	return out, why
 }
