@@ -198,6 +198,9 @@ func TestCollect(t *testing.T) {
 	if err := g.make(other, Limits{1 << 30, 10}); err != nil {
 		t.Fatal(err)
 	}
+	for _, dir := range other.Dirs() {
+		g.unlock(dir) // as if it had been killed
+	}
 	foreign := c.Memory + "/wall-of-another-program"
 	if err := os.Mkdir(foreign, 0o755); err != nil {
 		t.Fatal(err)
@@ -214,6 +217,30 @@ func TestCollect(t *testing.T) {
 	}
 	if _, err := os.Stat(foreign); err != nil {
 		t.Errorf("what is not wall's was removed: %v", err)
+	}
+}
+
+// TestCollectLeavesWhatIsToBeRead: the group of a run whose processes have ended still
+// has the counters that tell why.
+func TestCollectLeavesWhatIsToBeRead(t *testing.T) {
+	c := need(t, Need{true, true})
+	cmd := sleeper(t)
+	g, err := Enter(c, Limits{1 << 30, 100}, cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for range 3 {
+		Collect(c)
+	}
+	for _, dir := range c.Dirs() {
+		if _, err := os.Stat(dir + "/" + inner); err != nil {
+			t.Errorf("the group was collected: %v", err)
+		}
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
 	}
 }
 

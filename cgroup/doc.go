@@ -32,7 +32,6 @@
 // removes it again.
 //
 // Directories of runs that were killed stay, empty, since the kernel removes none;
-// [Collect] removes those. A cgroup with a process in it cannot be removed, so
-// that no live run loses its own; one that is just being made can, and
-// [Enter] makes it again.
+// [Collect] removes those. A run locks its directories (flock(2)) until it has read the
+// counters; one that is just being made may be removed, and [Enter] makes it again.
 package cgroup

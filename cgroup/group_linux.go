@@ -34,6 +34,8 @@ type Group struct {
 	version int
 	memory  string // wall-<id> with the memory controller; "" = none
 	pids    string // and with the pids controller
+
+	locks map[string]int // a descriptor of each directory, which says that the run lives
 }
 
 // Enter makes the group of c, sets the limits, and moves the process pid with all
@@ -66,7 +68,7 @@ func again(f func() error) error {
 // still there stays.
 func (g *Group) make(c plan.Cgroup, l Limits) error {
 	mkdir := func(dir string, mine bool) error {
-		err := os.Mkdir(dir, 0o755)
+		err := os.Mkdir(dir, 0o700) // closed to other users: they could hold the lock
 		if mine && errors.Is(err, fs.ErrExist) {
 			return nil
 		}
@@ -74,6 +76,9 @@ func (g *Group) make(c plan.Cgroup, l Limits) error {
 	}
 	for _, dir := range c.Dirs() {
 		if err := mkdir(dir, slices.Contains(g.dirs(), dir)); err != nil {
+			return err
+		}
+		if err := g.lock(dir); err != nil {
 			return err
 		}
 		// From here on Remove knows of it.
@@ -106,6 +111,44 @@ func (g *Group) make(c plan.Cgroup, l Limits) error {
 		}
 	}
 	return nil
+}
+
+// lock says that a directory belongs to a live run, until Remove, or until this process
+// ends. The processes in it say so, too, but the counters are read when they have ended.
+func (g *Group) lock(dir string) error {
+	g.unlock(dir)
+	fd, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	// Whoever has it otherwise is about to remove the directory.
+	var held, there unix.Stat_t
+	err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH) })
+	if err == nil {
+		err = unix.Fstat(fd, &held)
+	}
+	if err == nil {
+		err = unix.Stat(dir, &there)
+	}
+	if err == nil && held.Ino != there.Ino {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		unix.Close(fd)
+		return &fs.PathError{Op: "lock", Path: dir, Err: err}
+	}
+	if g.locks == nil {
+		g.locks = map[string]int{}
+	}
+	g.locks[dir] = fd
+	return nil
+}
+
+func (g *Group) unlock(dir string) {
+	if fd, ok := g.locks[dir]; ok {
+		unix.Close(fd)
+		delete(g.locks, dir)
+	}
 }
 
 // optional passes over a control file that this kernel does not have.
@@ -227,6 +270,9 @@ func (g *Group) Remove() error {
 	for _, dir := range g.dirs() {
 		errs = append(errs, remove(dir, removeTimeout))
 	}
+	for dir := range g.locks {
+		g.unlock(dir)
+	}
 	g.memory, g.pids = "", ""
 	return errors.Join(errs...)
 }
@@ -303,12 +349,22 @@ func Collect(c plan.Cgroup) (removed []string) {
 			if b, _ := os.ReadFile(parent + "/" + e.Name() + "/" + inner + "/cgroup.procs"); len(b) > 0 {
 				continue
 			}
-			if remove(parent+"/"+e.Name(), 0) == nil {
-				removed = append(removed, parent+"/"+e.Name())
+			if dir := parent + "/" + e.Name(); removeAbandoned(dir) {
+				removed = append(removed, dir)
 			}
 		}
 	}
 	return removed
+}
+
+// removeAbandoned removes the group of a run that is no more.
+func removeAbandoned(dir string) bool {
+	fd, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return retry(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) }) == nil && remove(dir, 0) == nil
 }
 
 // isID reports whether s can be the id of a run.
