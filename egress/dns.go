@@ -13,13 +13,20 @@ import (
 type Resolver struct {
 	Rules *Rules
 	Table *Table
-	Seen  func(Lookup) // called for every question, before its answer is given; may be nil
+	// Search is the search domains of the host, as of ParseName. They have no part in
+	// any answer.
+	Search []string
+	Seen   func(Lookup) // called for every question, before its answer is given; may be nil
 }
 
 // A Lookup is a question about a name, and the decision.
 type Lookup struct {
 	Name string // as of ParseName; as in a zone file, with escapes, when it is not a host name
 	Type string // "A", "HTTPS", "TYPE64"
+	// Aside is set for what programs look up that want nothing but what they may
+	// have: an allowed name with a search domain behind it, which resolvers try on their
+	// own, and the name of an address.
+	Aside bool
 	Decision
 }
 
@@ -240,10 +247,12 @@ func (r *Resolver) look(q question) (rcode int, answers []record) {
 	case strings.HasSuffix(name, ".in-addr.arpa"), strings.HasSuffix(name, ".ip6.arpa"):
 		l.Name = name
 		rcode, answers, l.Decision = r.reverse(name, q.typ)
+		_, isAddr := reverseAddr(name)
+		l.Aside = isAddr && q.typ == typePTR
 	default:
 		l.Name, l.Decision = name, r.Rules.DecideName(name)
 		if !l.Allowed {
-			rcode = rcodeName
+			rcode, l.Aside = rcodeName, r.searched(name)
 			break
 		}
 		v4, v6, ok := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback(), true
@@ -265,6 +274,35 @@ func (r *Resolver) look(q question) (rcode int, answers []record) {
 		r.Seen(l)
 	}
 	return rcode, answers
+}
+
+// searched reports whether a name is an allowed one with a search domain behind it.
+func (r *Resolver) searched(name string) bool {
+	for _, domain := range r.Search {
+		if wanted, ok := strings.CutSuffix(name, "."+domain); ok && r.Rules.DecideName(wanted).Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// searchDomains gives the search domains in the text of resolv.conf(5), of which the
+// last line with some counts.
+func searchDomains(text string) []string {
+	var domains []string
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "search" && words[0] != "domain" {
+			continue
+		}
+		domains = nil
+		for _, w := range words[1:] {
+			if name, err := ParseName(w); err == nil {
+				domains = append(domains, name)
+			}
+		}
+	}
+	return domains
 }
 
 // reverse gives the name of a synthetic address, or localhost for the box itself.

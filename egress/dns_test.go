@@ -363,6 +363,56 @@ func TestAnswerSeen(t *testing.T) {
 	}
 }
 
+// TestAnswerAside: what resolvers try on their own is told apart from what was wanted.
+func TestAnswerAside(t *testing.T) {
+	r := testResolver(t)
+	var seen Lookup
+	r.Seen = func(l Lookup) { seen = l }
+	r.Search = []string{"corp.test", "sub.corp.test"}
+	for _, c := range []struct {
+		name, typ      string
+		allowed, aside bool
+	}{
+		{"example.org", "A", true, false},
+		{"example.org.corp.test", "A", false, true},
+		{"EXAMPLE.org.CORP.test", "AAAA", false, true},
+		{"example.org.sub.corp.test", "A", false, true},
+		{"x.sub.test.corp.test", "A", false, true},
+		{"localhost.corp.test", "A", false, true},
+		{"example.org.other.test", "A", false, false}, // no search domain
+		{"www.example.org.corp.test", "A", false, false},
+		{"bad.sub.test.corp.test", "A", false, false},
+		{"db.corp.test", "A", false, false},
+		{"corp.test", "A", false, false},
+		{"other.test", "A", false, false},
+		{"1.0.0.10.in-addr.arpa", "PTR", false, true},
+		{"1.0.0.10.in-addr.arpa", "TXT", false, false},
+		{"secret.1.0.0.10.in-addr.arpa", "PTR", false, false},
+		{"secret.in-addr.arpa", "PTR", false, false},
+		{"9.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.c.6.c.6.1.6.7.7.d.f.ip6.arpa", "PTR", false, true},
+	} {
+		r.Answer(newQuery(t, c.name, testTypes[c.typ]))
+		if seen.Allowed != c.allowed || seen.Aside != c.aside {
+			t.Errorf("%s %s: allowed %t, aside %t, want %t and %t", c.name, c.typ, seen.Allowed, seen.Aside, c.allowed, c.aside)
+		}
+	}
+}
+
+func TestSearchDomains(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": nil,
+		"nameserver 10.0.0.1\nsearch Corp.test. sub.corp.test\noptions ndots:5\n": {"corp.test", "sub.corp.test"},
+		"domain corp.test":                         {"corp.test"},
+		"search a.test\n search\tb.test . c_.test": {"b.test", "c_.test"},
+		"search a.test\nsearch\n":                  nil,
+		"#search a.test\nsearching b.test\n":       nil,
+	} {
+		if got := searchDomains(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func FuzzAnswer(f *testing.F) {
 	for name, typ := range map[string]string{"example.org": "A", "x.sub.test": "AAAA", "1.0.18.198.in-addr.arpa": "PTR", "localhost": "ANY", "other.test": "HTTPS", "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.c.6.c.6.1.6.7.7.d.f.ip6.arpa": "PTR"} {
 		q := newQuery(f, name, testTypes[typ])

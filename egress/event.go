@@ -8,7 +8,7 @@ import (
 
 // The kinds of events.
 const (
-	KindDNS   = "dns"   // a name was asked for, and its answer: Reason is empty when it is allowed
+	KindDNS   = "dns"   // a name was asked for that is allowed, or that resolvers try on their own: then Reason says why there is none
 	KindOpen  = "open"  // a connection is established
 	KindClose = "close" // it has ended: In, Out and Duration are set
 	KindDeny  = "deny"  // a connection or a name was refused: Reason says why

@@ -17,7 +17,10 @@ const (
 func (s *Server) looked(l Lookup) {
 	e := Event{Kind: KindDNS, Via: ViaDNS, Name: l.Name, Rule: l.Rule}
 	if !l.Allowed {
-		e.Kind, e.Reason = KindDeny, l.Reason
+		e.Reason = l.Reason
+		if !l.Aside {
+			e.Kind = KindDeny
+		}
 	}
 	s.journal.add(e)
 }

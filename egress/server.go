@@ -99,7 +99,7 @@ type published struct {
 	listeners []*net.TCPListener
 }
 
-// New compiles the rules of a network. It opens nothing.
+// New compiles the rules of a network. It opens no socket.
 func New(n plan.Network, o Options) (*Server, error) {
 	s := &Server{network: n, options: o, table: &Table{}, began: time.Now(), flows: make(map[*flow]struct{})}
 	rules, err := Compile(n, s.ownAddrs)
@@ -108,6 +108,10 @@ func New(n plan.Network, o Options) (*Server, error) {
 	}
 	s.rules = rules
 	s.resolver = &Resolver{Rules: rules, Table: s.table, Seen: s.looked}
+	if n.Method == plan.NetRedirect {
+		text, _ := os.ReadFile("/etc/resolv.conf") // without it, more lookups are told as refused
+		s.resolver.Search = searchDomains(string(text))
+	}
 	if s.upstream, err = parseUpstream(n.Upstream); err != nil {
 		return nil, err
 	}
