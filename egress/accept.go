@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -198,15 +197,16 @@ func (s *Server) requestHTTP(f *flow) {
 	}
 	late, err := s.connect(f, h.Target)
 	if err != nil {
-		f.answer(HTTPReply(httpStatus(err), err.Error()))
+		f.answer(HTTPReply(httpStatus(err), cause(err)))
 		return
 	}
 	if h.Connect {
 		f.answered(HTTPReply(200, ""))
 	} else {
 		f.answered(nil)
+		f.request = &h
 	}
-	f.relay(slices.Concat(h.Request, data[h.Size:]), late)
+	f.relay(data[h.Size:], late)
 }
 
 // badHead tells of a request that is none.

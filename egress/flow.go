@@ -31,10 +31,11 @@ type flow struct {
 	over   bool
 	reason string // why it ended, unless it did so by itself
 
-	event Event           // what is known of it, for the events to come
-	moved [2]atomic.Int64 // bytes that came from an end
-	last  atomic.Int64    // time of the last byte, in terms of Server.now
-	idle  *time.Timer
+	request *Head           // the only one that goes to the host; nil: everything does
+	event   Event           // what is known of it, for the events to come
+	moved   [2]atomic.Int64 // bytes that came from an end
+	last    atomic.Int64    // time of the last byte, in terms of Server.now
+	idle    *time.Timer
 }
 
 // attach makes a connection an end of the flow. With ok = false the flow is over,
@@ -136,7 +137,7 @@ func (f *flow) half(end int, pending []byte) {
 		f.end(err.Error())
 		return
 	}
-	if end == boxEnd && f.s.network.CheckSNI && f.event.Name != "" {
+	if end == boxEnd && f.s.network.CheckSNI && f.event.Name != "" && f.request == nil {
 		if pending, err = f.readHello(src, pending); err != nil {
 			if reason, ok := err.(refusal); ok {
 				f.tell(KindDeny, string(reason))
@@ -149,8 +150,10 @@ func (f *flow) half(end int, pending []byte) {
 		f.moved[end].Add(int64(n))
 		f.last.Store(int64(f.s.now()))
 	}
-	dstErr := writeAll(out, pending, moved)
-	if dstErr == nil {
+	var dstErr error
+	if end == boxEnd && f.request != nil {
+		err, dstErr = f.oneRequest(out, src, pending, moved)
+	} else if dstErr = writeAll(out, pending, moved); dstErr == nil {
 		err, dstErr = f.s.pipes.carry(out, in, moved)
 	}
 	switch {
@@ -193,13 +196,64 @@ func (f *flow) half(end int, pending []byte) {
 	}
 }
 
+// oneRequest carries the request whose head has been read, and no other: the next one
+// could be for another host. A client that sends more, because it does not wait for the
+// answer or because the host does not end the connection after it, is not listened to
+// until the answer has ended.
+func (f *flow) oneRequest(out syscall.RawConn, src *net.TCPConn, data []byte, moved func(int)) (srcErr, dstErr error) {
+	if err := writeAll(out, f.request.Request, moved); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, bufferSize)
+	for {
+		n, err := f.request.Body.Take(data)
+		if err != nil {
+			return refusal(err.Error()), nil
+		}
+		if err := writeAll(out, data[:n], moved); err != nil {
+			return nil, err
+		}
+		if n < len(data) {
+			break
+		}
+		n, err = src.Read(buf)
+		data = buf[:n]
+		switch {
+		case n > 0:
+		case err == io.EOF:
+			return nil, nil
+		default:
+			return err, nil
+		}
+	}
+	defer src.SetReadDeadline(time.Time{})
+	for {
+		src.SetReadDeadline(time.Now().Add(headTime))
+		_, err := src.Read(buf)
+		f.mu.Lock()
+		answered := f.passed[hostEnd]
+		f.mu.Unlock()
+		switch quiet := f.s.now() - time.Duration(f.last.Load()); {
+		case err == io.EOF, answered:
+			return nil, nil
+		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+			return err, nil
+		case quiet >= headTime:
+			return refusal("another request on the connection, which the host has not ended"), nil
+		}
+	}
+}
+
 // broken says how a direction ended.
 func (f *flow) broken(end int, err error) string {
 	who := [2]string{"the box", "the host"}
 	if f.at.via == ViaPublish {
 		who[hostEnd] = "the client"
 	}
+	var no refusal
 	switch {
+	case errors.As(err, &no):
+		return err.Error()
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ENOTCONN):
 		return "reset by " + who[end]
 	default:

@@ -17,12 +17,13 @@ type Head struct {
 	Target  Target
 	Connect bool   // CONNECT: after the answer, bytes are carried both ways
 	Request []byte // the head to send to the target; nil for CONNECT
-	Size    int    // how many bytes the head took; what follows goes to the target
+	Body    Body   // what of the bytes after the head goes with it; not with CONNECT, where all do
+	Size    int    // how many bytes the head took
 }
 
 // ParseHead reads the head of a request to an HTTP/1.1 proxy, which data begins with:
 // CONNECT (RFC 9110 9.3.6), or an http URL in absolute form (RFC 9112 3.2.2), which
-// becomes a request in origin form after which the connection is closed, so that there
+// becomes a request in origin form after which the connection is to be closed: there
 // is one request to a connection. With more = true the head is not complete.
 //
 // It is strict, so that no two programs can read a head differently: lines end with CRLF
@@ -119,7 +120,7 @@ func ParseHead(data []byte) (h Head, more bool, status int, err error) {
 		}
 	}
 	b.WriteString("Connection: close\r\n\r\n")
-	h.Request = b.Bytes()
+	h.Request, h.Body = b.Bytes(), fields.body()
 	return h, false, 0, nil
 }
 
@@ -133,7 +134,7 @@ func headBytes(b []byte) bool {
 		switch {
 		case c == '\n' && (i == 0 || b[i-1] != '\r'),
 			c != '\n' && i > 0 && b[i-1] == '\r',
-			c < ' ' && c != '\r' && c != '\n' && c != '\t', c == 0x7f:
+			c != '\r' && c != '\n' && !isText(c):
 			return false
 		}
 	}
@@ -191,6 +192,18 @@ func (list fields) checkBody(method, version string) error {
 		return errors.New("a CONNECT request with a body")
 	}
 	return nil
+}
+
+// body gives the body that checked fields announce.
+func (list fields) body() Body {
+	if len(list.values("transfer-encoding")) > 0 {
+		return Body{state: chunkDigit}
+	}
+	for _, length := range list.values("content-length") {
+		n, _ := strconv.ParseUint(length, 10, 64)
+		return Body{left: n}
+	}
+	return Body{}
 }
 
 // hopByHop gives the names of the fields that are for the proxy alone: those of
