@@ -38,7 +38,7 @@ func TestClass(t *testing.T) {
 		"2001:0:a00:1:0:0:f7f7:f7f7":   "private, embedded in IPv6", // server 10.0.0.1
 		"2001:0:808:808:0:0:f7f7:f7f7": "Teredo",
 		"2a00::5efe:10.0.0.1":          "private, embedded in IPv6", "2a00::200:5efe:127.0.0.1": "loopback, embedded in IPv6", "2a00::5efe:8.8.8.8": "", "2a00::300:5efe:192.168.0.1": "private, embedded in IPv6",
-		"2a00::400:5efe:10.0.0.1": "", // not the form of an interface of ISATAP
+		"2a00::5eff:10.0.0.1": "", "2a00::5ffe:10.0.0.1": "", "2a00::1:5efe:10.0.0.1": "", "2a00::400:5efe:10.0.0.1": "", // not the form of an interface of ISATAP
 	} {
 		if got := Class(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s is %q, want %q", addr, got, want)

@@ -152,7 +152,7 @@ func (f *flow) half(end int, pending []byte) {
 	}
 	var dstErr error
 	if end == boxEnd && f.request != nil {
-		err, dstErr = f.oneRequest(out, src, pending, moved)
+		err, dstErr = f.oneRequest(src, pending, func(b []byte) error { return writeAll(out, b, moved) })
 	} else if dstErr = writeAll(out, pending, moved); dstErr == nil {
 		err, dstErr = f.s.pipes.carry(out, in, moved)
 	}
@@ -200,8 +200,8 @@ func (f *flow) half(end int, pending []byte) {
 // could be for another host. A client that sends more, because it does not wait for the
 // answer or because the host does not end the connection after it, is not listened to
 // until the answer has ended.
-func (f *flow) oneRequest(out syscall.RawConn, src *net.TCPConn, data []byte, moved func(int)) (srcErr, dstErr error) {
-	if err := writeAll(out, f.request.Request, moved); err != nil {
+func (f *flow) oneRequest(src *net.TCPConn, data []byte, pass func([]byte) error) (srcErr, dstErr error) {
+	if err := pass(f.request.Request); err != nil {
 		return nil, err
 	}
 	buf := make([]byte, bufferSize)
@@ -210,7 +210,7 @@ func (f *flow) oneRequest(out syscall.RawConn, src *net.TCPConn, data []byte, mo
 		if err != nil {
 			return refusal(err.Error()), nil
 		}
-		if err := writeAll(out, data[:n], moved); err != nil {
+		if err := pass(data[:n]); err != nil {
 			return nil, err
 		}
 		if n < len(data) {

@@ -11,6 +11,7 @@ func TestParseName(t *testing.T) {
 	long := strings.Join([]string{label, label, label, strings.Repeat("b", 61)}, ".") // 253
 	for in, want := range map[string]string{
 		"example.org":           "example.org",
+		"AZ-az.ZA.":             "az-az.za",
 		"EXAMPLE.Org.":          "example.org",
 		"a":                     "a",
 		"_dmarc.example.org":    "_dmarc.example.org",
