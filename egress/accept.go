@@ -150,7 +150,7 @@ func (s *Server) redirected(f *flow) {
 
 // requestSOCKS serves a client of the SOCKS proxy.
 func (s *Server) requestSOCKS(f *flow) {
-	f.from.SetDeadline(time.Now().Add(headTime))
+	f.from.SetDeadline(time.Now().Add(s.within(headTime)))
 	t, err := ReadSOCKS(f.from)
 	if err != nil {
 		f.badHead(err)
@@ -168,7 +168,7 @@ func (s *Server) requestSOCKS(f *flow) {
 
 // requestHTTP serves a client of the HTTP proxy.
 func (s *Server) requestHTTP(f *flow) {
-	f.from.SetDeadline(time.Now().Add(headTime))
+	f.from.SetDeadline(time.Now().Add(s.within(headTime)))
 	var data []byte
 	var h Head
 	buf := make([]byte, 4096)

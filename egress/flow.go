@@ -54,6 +54,7 @@ func (f *flow) attach(end int, c *net.TCPConn) (ok bool) {
 // end closes both ends at once; with a reason before they are done. Then they get a
 // reset, so that none takes what it has for everything. Only what is on the way to an
 // end that has been told that it is the last still gets there: a reset would overtake it.
+// After the end of a box, that is nothing unusual.
 func (f *flow) end(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,12 +66,21 @@ func (f *flow) end(reason string) {
 	for i, c := range f.ends {
 		switch {
 		case c == nil:
-		case f.passed[1-i] && (reason == "" || unsent(c)):
+		case f.passed[1-i] && (reason == "" || reason == boxEnded || unsent(c)):
 			c.Close()
 		default:
 			reset(c)
 		}
 	}
+}
+
+// draining reports whether the box has closed its end, and not all that it sent has
+// been passed on.
+func (f *flow) draining() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.ends[boxEnd]
+	return !f.over && !f.passed[boxEnd] && c != nil && hasEnded(c)
 }
 
 // tell adds an event about the flow.
@@ -294,7 +304,7 @@ func (f *flow) readHello(src *net.TCPConn, data []byte) ([]byte, error) {
 			return nil, refusal("the TLS handshake is too long, or comes in too many pieces")
 		}
 		if reads == 0 && len(data) > 0 || reads == 1 {
-			src.SetReadDeadline(time.Now().Add(headTime))
+			src.SetReadDeadline(time.Now().Add(f.s.within(headTime)))
 		}
 		n, err := src.Read(buf)
 		data = append(data, buf[:n]...)

@@ -189,10 +189,7 @@ func TestIdleHalfClosed(t *testing.T) {
 // at once, through pipes and through memory.
 func TestBytesArrive(t *testing.T) {
 	for _, pipes := range []int{0, 1, 8} {
-		w := newWorld(t, ruled(t, "example.org 443"), func(w *world, o *Options, k *Sockets) {})
-		w.pipes.mu.Lock()
-		w.pipes.left = pipes
-		w.pipes.mu.Unlock()
+		w := newWorld(t, ruled(t, "example.org 443"), tuned(func(s *Server) { s.pipes = newPipes(pipes) }))
 		a, b := w.pair()
 		data := make([]byte, 8<<20)
 		for i := range data {
@@ -251,7 +248,7 @@ func TestClose(t *testing.T) {
 	box, host := w.pair()
 	wantPing(t, box, host)
 	w.name("slow.example", "93.184.215.15")
-	w.hosts["93.184.215.15:443"] = "hang"
+	w.hang("93.184.215.15:443")
 	waiting := w.to("slow.example", 443)
 	half, err := net.Dial("tcp4", w.http)
 	if err != nil {

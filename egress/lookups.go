@@ -54,7 +54,7 @@ func (s *Server) answerPackets(c *net.UDPConn) {
 func (s *Server) answerStream(f *flow) {
 	var length [2]byte
 	for {
-		f.from.SetDeadline(time.Now().Add(headTime))
+		f.from.SetDeadline(time.Now().Add(s.within(headTime)))
 		if _, err := io.ReadFull(f.from, length[:]); err != nil {
 			break
 		}

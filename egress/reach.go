@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -73,7 +74,7 @@ func (s *Server) connect(f *flow, t Target) (late []byte, err error) {
 // setUp makes the other end of a flow within the time limit, and tells what came of
 // it. An error is a refusal, or says why there is no connection.
 func (s *Server) setUp(f *flow, end int, dial func(context.Context) (net.Conn, error)) error {
-	ctx, cancel := context.WithTimeout(s.ctx, setupTime)
+	ctx, cancel := context.WithTimeout(s.ctx, s.within(setupTime))
 	defer cancel()
 	var c net.Conn
 	var err error
@@ -214,9 +215,18 @@ func inTurn(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// resolveOnHost asks the resolver of the host. The final dot keeps it from trying
-// search domains.
+// resolveOnHost asks the resolver of the host: /etc/hosts and DNS. The final dot keeps
+// it from trying search domains, and from finding a name of one label in /etc/hosts,
+// where that is looked for first.
 func resolveOnHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	if !strings.Contains(name, ".") {
+		files := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.ErrUnsupported // no DNS
+		}}
+		if addrs, err := files.LookupNetIP(ctx, "ip", name); err == nil {
+			return addrs, nil
+		}
+	}
 	r := net.Resolver{PreferGo: true}
 	return r.LookupNetIP(ctx, "ip", name+".")
 }
@@ -308,7 +318,7 @@ func cause(err error) string {
 	case errors.As(err, &dns):
 		return "the name cannot be resolved"
 	case errors.Is(err, context.Canceled), errors.Is(err, net.ErrClosed):
-		return "the box has ended"
+		return boxEnded
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():

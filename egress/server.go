@@ -52,7 +52,10 @@ type Sockets struct {
 const (
 	setupTime = 10 * time.Second // to resolve a name and connect to it
 	headTime  = 10 * time.Second // to send the head of a request, or a ClientHello
+	drainTime = time.Second      // for what a box that has ended sent last
 )
+
+const boxEnded = "the box has ended"
 
 // A Server is the network of one box, seen from outside.
 type Server struct {
@@ -75,6 +78,7 @@ type Server struct {
 	// For tests, which have no second network namespace.
 	testOnlyOriginal func(*net.TCPConn) (netip.AddrPort, error) // instead of original
 	testOnlyInside   []netip.Addr                               // instead of 127.0.0.1 and ::1 of the box
+	testOnlyTime     time.Duration                              // instead of setupTime and headTime
 
 	ctx    context.Context // ends with the Server
 	cancel context.CancelFunc
@@ -261,8 +265,15 @@ func (s *Server) loopbackOrigin(port int) plan.Origin {
 // nothing of the Server runs any more, and gives the summary. It may be called at
 // any time after New, and more than once; the last event has been observed when it
 // returns.
+//
+// Only where the command has sent something and closed its end, and that is still on
+// its way, does Close wait for it, for a second at most: without the wall the kernel
+// would deliver it after the end of the command.
 func (s *Server) Close() Summary {
 	s.once.Do(func() {
+		for end := time.Now().Add(drainTime); s.draining() && time.Now().Before(end); {
+			time.Sleep(2 * time.Millisecond)
+		}
 		s.mu.Lock()
 		s.closed = true
 		s.cancel()
@@ -275,13 +286,33 @@ func (s *Server) Close() Summary {
 		}
 		s.mu.Unlock()
 		for _, f := range flows {
-			f.end("the box has ended")
+			f.end(boxEnded)
 		}
 		s.wg.Wait()
 		s.pipes.close()
 		s.sum = s.journal.close()
 	})
 	return s.sum
+}
+
+// draining reports whether a connection still brings what its closed end has sent.
+func (s *Server) draining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.flows {
+		if f.draining() {
+			return true
+		}
+	}
+	return false
+}
+
+// within gives a time limit.
+func (s *Server) within(limit time.Duration) time.Duration {
+	if s.testOnlyTime > 0 {
+		return s.testOnlyTime
+	}
+	return limit
 }
 
 // now is the time since the Server was made. It follows the monotonic clock.

@@ -25,6 +25,7 @@ type world struct {
 	testing.TB
 	*Server
 	events func() []Event
+	tune   func(*Server) // right before the start
 
 	capture, http, socks, dns string
 	packets                   string
@@ -116,6 +117,9 @@ func newWorld(t testing.TB, n plan.Network, change ...func(*world, *Options, *So
 		t.Fatal(err)
 	}
 	w.testOnlyOriginal = w.original
+	if w.tune != nil {
+		w.tune(w.Server)
+	}
 	t.Cleanup(func() { w.Close() })
 	if err := w.Publish(); err != nil {
 		t.Fatal(err)
@@ -205,6 +209,32 @@ func (w *world) host(addr string, serve func(*net.TCPConn)) {
 	}()
 }
 
+// calls gives the names that were resolved and the addresses that were dialled.
+func (w *world) calls() (asked, dialed []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked), slices.Clone(w.dialed)
+}
+
+// hang has connections to addresses never come to be.
+func (w *world) hang(addrs ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range addrs {
+		w.hosts[a] = "hang"
+	}
+}
+
+// tuned has f change the Server right before it is started.
+func tuned(f func(*Server)) func(*world, *Options, *Sockets) {
+	return func(w *world, o *Options, k *Sockets) { w.tune = f }
+}
+
+// inTime has the Server wait no longer for names, hosts and heads.
+func inTime(limit time.Duration) func(*world, *Options, *Sockets) {
+	return tuned(func(s *Server) { s.testOnlyTime = limit })
+}
+
 // synthetic gives the address that the box has for a name.
 func (w *world) synthetic(name string) netip.Addr {
 	w.Helper()
@@ -268,6 +298,22 @@ func wantReset(t testing.TB, c net.Conn) {
 	if b, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("got %q and the end %v, want a reset", b, err)
 	}
+}
+
+// wantResetAt connects to an address and wants a reset, which may be so quick that it
+// is the end of the attempt to connect.
+func wantResetAt(t testing.TB, addr string) {
+	t.Helper()
+	c, err := net.Dial("tcp4", addr)
+	if err != nil {
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatal(err)
+		}
+		return
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	wantReset(t, c)
 }
 
 // openFiles counts the descriptors of the process.

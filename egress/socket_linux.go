@@ -82,6 +82,20 @@ func reset(c *net.TCPConn) {
 	c.Close()
 }
 
+// hasEnded reports whether the other end of a connection has sent all that it will.
+func hasEnded(c *net.TCPConn) bool {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	is := false
+	err = rc.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		is = err == nil && info.State == unix.BPF_TCP_CLOSE_WAIT
+	})
+	return err == nil && is
+}
+
 // unsent reports whether bytes are on the way to the other end of a connection, which
 // has been sent the end of the stream: that counts as one, and may be acknowledged late.
 func unsent(c *net.TCPConn) bool {
