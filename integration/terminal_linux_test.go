@@ -542,6 +542,36 @@ func TestTTYHangup(t *testing.T) {
 	}
 }
 
+// TestTTYHangupStops: a hang-up ends whatever was stopped on the terminal, as the
+// kernel does it, and a command that stops again afterwards ends all the same.
+func TestTTYHangupStops(t *testing.T) {
+	t.Run("below the command", func(t *testing.T) {
+		b := newBox(t, "gate")
+		s := onScreen(t, b.cmd("/bin/sh", "-c", `trap : HUP; sh -c 'echo ready; kill -STOP $$; echo went on >>hup'; echo child=$? >>hup; exit 0`))
+		s.expect("ready")
+		until(t, "stopped", func() bool {
+			out, err := exec.Command("ps", "-e", "-o", "stat=,args=").Output()
+			return err == nil && regexp.MustCompile(`(?m)^T\S*\s+sh -c echo ready; kill -STOP \$\$; echo went on`).Match(out)
+		})
+		s.pty.Close()
+		s.end()
+		if got := read(t, b.ws+"/hup"); got != "child=129\n" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("the command", func(t *testing.T) {
+		b := newBox(t, "gate")
+		s := onScreen(t, b.cmd("/bin/sh", "-c", `trap 'echo hup >>hup' HUP; echo ready; until test -s hup; do sleep 0.01; done
+			for i in 1 2 3; do kill -STOP $$; echo $i >>hup; done`))
+		s.expect("ready")
+		s.pty.Close()
+		s.end()
+		if got := read(t, b.ws+"/hup"); !strings.HasSuffix(got, "1\n2\n3\n") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // TestTTYRestored: however wall ends, unless it is killed, the terminal is as it was.
 func TestTTYRestored(t *testing.T) {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGSEGV, unix.SIGSYS, unix.SIGTRAP, unix.SIGBUS, unix.SIGILL, unix.SIGFPE} {

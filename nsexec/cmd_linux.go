@@ -69,7 +69,7 @@ type Cmd struct {
 	abort   chan struct{}
 	aborted sync.Once
 	scratch *scratch.Dir
-	copies  []chan error
+	copies  []*outCopy
 	result  Result
 	cleanup error
 	seeds   []error
@@ -77,6 +77,7 @@ type Cmd struct {
 	done    chan struct{}
 	grouped bool           // enforce off: pid leads a process group of its own
 	over    bool           // the command has ended; what it is waited for is known
+	asked   bool           // it got a signal that asks to end
 	group   *cgroup.Group  // nil for none
 	keepers sync.WaitGroup // goroutines that keep the bounds
 
@@ -548,15 +549,25 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	case !c.result.Started:
 		return errors.New("nsexec: not started")
 	case c.waited:
-		switch s {
-		case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+		if asksToEnd(s) {
 			c.stopWriting()
 		}
 		return os.ErrProcessDone
 	case c.control < 0:
 		return c.signalPlain(s)
 	}
+	c.asked = c.asked || asksToEnd(s)
 	return doneError(writeAll(c.control, []byte{byte(s)}))
+}
+
+// asksToEnd reports whether a program that does nothing about the signal is ended by
+// it, and is meant to be.
+func asksToEnd(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+		return true
+	}
+	return false
 }
 
 // Kill ends the box at once: pid 1 is killed, and with it everything inside.
@@ -645,7 +656,7 @@ func (c *Cmd) Wait() error {
 		err = c.waitPlain()
 	}
 	if c.term != nil {
-		c.term.end(c.abort, c.ctx.Done())
+		c.term.end(c.abort, c.ctx.Done(), !c.urged())
 	}
 	var connections egress.Summary
 	if c.network != nil {
@@ -654,8 +665,8 @@ func (c *Cmd) Wait() error {
 	close(c.done)
 	c.keepers.Wait()
 	c.lastLook()
-	for _, ch := range c.copies {
-		if cerr := <-ch; cerr != nil && err == nil {
+	for _, x := range c.copies {
+		if cerr := x.finish(c.status >= 0, !c.urged(), c.abort); cerr != nil && err == nil {
 			err = &plan.Error{Op: "cannot copy a standard stream", Err: cerr}
 		}
 	}
@@ -727,6 +738,14 @@ func (c *Cmd) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
+}
+
+// urged reports whether somebody or something wanted the command to end, rather than
+// itself: then nobody waits for a terminal that takes no output.
+func (c *Cmd) urged() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked || c.result.Killed || c.result.TimedOut || c.result.Limit != ""
 }
 
 func (c *Cmd) waitPlain() error {
@@ -811,7 +830,7 @@ func (c *Cmd) release() error {
 		c.waited = true
 	}
 	if c.term != nil {
-		c.term.end(c.abort, c.ctx.Done())
+		c.term.end(c.abort, c.ctx.Done(), false)
 	}
 	if c.network != nil && !c.result.Started {
 		c.network.close()

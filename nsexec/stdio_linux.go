@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,10 @@ type stdio struct {
 type copyJob struct {
 	reader io.Reader // the caller's, for stdin
 	writer io.Writer // the caller's, for stdout and stderr
-	pipe   int       // our end
+	pipe   int       // our end; of output it does not block
+
+	wake     event // for output
+	terminal bool  // writer is one, which may take nothing for as long as it likes
 }
 
 // open prepares the streams of c. Where the plan has no Landlock, and where a
@@ -104,7 +108,16 @@ func (s *stdio) open(c *Cmd) error {
 		}
 		s.child[i] = w
 		s.owned = append(s.owned, w)
-		s.jobs = append(s.jobs, copyJob{writer: stream.(io.Writer), pipe: r})
+		wake, err := newEvent()
+		if err == nil {
+			s.jobs = append(s.jobs, copyJob{writer: stream.(io.Writer), pipe: r, wake: wake, terminal: isTerminal(stream)})
+			err = os.NewSyscallError("fcntl", unix.SetNonblock(r, true))
+		} else {
+			unix.Close(r)
+		}
+		if err != nil {
+			return &plan.Error{Op: "cannot make a pipe for descriptor " + strconv.Itoa(i), Err: err}
+		}
 	}
 	return nil
 }
@@ -152,7 +165,7 @@ func (s *stdio) openTerminal(c *Cmd) error {
 		return err
 	}
 	t.suspend = c.Suspend
-	t.hup = func() { _ = c.Signal(unix.SIGHUP) } // the box may have ended
+	t.hup = func() { _ = c.signalGroup(unix.SIGHUP) } // the box may have ended
 	s.term = t
 	return nil
 }
@@ -187,6 +200,22 @@ func (s *stdio) replaceTerminal(i int, d plan.Stdio, fd int) (bool, error) {
 func sameStream(a, b io.Writer) bool {
 	defer func() { _ = recover() }()
 	return a == b
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	is := false
+	rc, err := f.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(fd uintptr) {
+			_, e := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+			is = e == nil
+		})
+	}
+	return err == nil && is
 }
 
 // carvedOut reports whether the regular file behind fd may be one that the plan
@@ -422,32 +451,121 @@ func (s *stdio) closeChild() {
 func (s *stdio) closeParent() {
 	for _, j := range s.jobs {
 		unix.Close(j.pipe)
+		if j.writer != nil {
+			j.wake.close()
+		}
 	}
 	s.jobs = nil
 }
 
-// copy starts the copying. Output ends when the box has ended, since nothing
-// outside holds the write ends. The copy of input may outlive the command, blocked in a read of the
-// caller's; nobody waits for it.
-func (s *stdio) copy() []chan error {
-	var chans []chan error
+// copy starts the copying. The copy of input may outlive the command, blocked in a
+// read of the caller's; nobody waits for it.
+func (s *stdio) copy() []*outCopy {
+	var copies []*outCopy
 	for _, j := range s.jobs {
-		f := os.NewFile(uintptr(j.pipe), "pipe")
 		if j.reader != nil {
+			f := os.NewFile(uintptr(j.pipe), "pipe")
 			go func() {
 				_, _ = io.Copy(f, j.reader) // the command need not read its input
 				f.Close()
 			}()
 			continue
 		}
-		ch := make(chan error, 1)
-		chans = append(chans, ch)
-		go func() {
-			_, err := io.Copy(j.writer, f)
-			f.Close()
-			ch <- err
-		}()
+		x := &outCopy{copyJob: j, done: make(chan struct{})}
+		copies = append(copies, x)
+		go x.run()
 	}
 	s.jobs = nil
-	return chans
+	return copies
+}
+
+// An outCopy carries what the command writes to the caller.
+type outCopy struct {
+	copyJob
+	ended atomic.Bool   // the box has ended
+	taken atomic.Uint64 // bytes that the caller's end has taken
+	done  chan struct{}
+	err   error // valid when done is closed
+}
+
+func (x *outCopy) run() {
+	defer close(x.done)
+	defer unix.Close(x.pipe)
+	buf := make([]byte, 32<<10)
+	left := -1 // bytes until the end, once that is known
+	for left != 0 && x.err == nil {
+		if left < 0 && x.ended.Load() {
+			// Whatever the box wrote is in the pipe. It may have handed the
+			// other end to somebody who writes on, or never closes it.
+			if left, x.err = unix.FcntlInt(uintptr(x.pipe), unix.F_GETPIPE_SZ, 0); x.err != nil {
+				return
+			}
+		}
+		b := buf
+		if left > 0 {
+			b = buf[:min(left, len(buf))]
+		}
+		n, err := unix.Read(x.pipe, b)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && left >= 0, err == nil && n == 0:
+			return
+		case err == unix.EAGAIN:
+			x.err = poll([]unix.PollFd{{Fd: int32(x.pipe), Events: unix.POLLIN}, {Fd: int32(x.wake), Events: unix.POLLIN}}, -1)
+		case err != nil:
+			x.err = os.NewSyscallError("read", err)
+		default:
+			x.err = x.write(b[:n])
+			if left > 0 {
+				left -= n
+			}
+		}
+	}
+}
+
+func (x *outCopy) write(b []byte) error {
+	for len(b) > 0 {
+		chunk := b
+		if x.terminal {
+			chunk = b[:min(len(b), showChunk)]
+		}
+		n, err := x.writer.Write(chunk)
+		if err == nil && n != len(chunk) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		x.taken.Add(uint64(n))
+	}
+	return nil
+}
+
+// finish waits until everything was copied: the command has ended, and the box with
+// it. What a terminal has not taken is dropped when abort is closed, or without
+// patience when it takes nothing.
+func (x *outCopy) finish(boxed, patience bool, abort <-chan struct{}) error {
+	if boxed {
+		x.ended.Store(true)
+		x.wake.set()
+	}
+	switch {
+	case !x.terminal:
+		<-x.done
+	case patience:
+		select {
+		case <-x.done:
+		case <-abort:
+		}
+	default:
+		awaitWriter(&x.taken, x.done, abort)
+	}
+	select {
+	case <-x.done:
+		x.wake.close()
+		return x.err
+	default:
+		return nil
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -198,5 +199,129 @@ func TestTTYPanic(t *testing.T) {
 	}
 	if modes() != before {
 		t.Error("the terminal is not as it was")
+	}
+}
+
+// TestTTYStuck: a terminal that takes nothing keeps no limit, signal or stop from what
+// it does, by whichever way the output comes to it.
+func TestTTYStuck(t *testing.T) {
+	for _, tty := range []plan.TTY{plan.TTYPrivate, plan.TTYNone} {
+		for _, tt := range []struct {
+			name string
+			do   func(*testing.T, *Cmd)
+			is   func(Result) bool
+		}{
+			{"time", nil, func(r Result) bool { return r.TimedOut }},
+			{"signal", func(t *testing.T, c *Cmd) {
+				if err := c.Signal(unix.SIGTERM); err != nil {
+					t.Error(err)
+				}
+			}, func(r Result) bool { return r.Signal == unix.SIGTERM }},
+			{"kill", func(t *testing.T, c *Cmd) {
+				if err := c.Kill(); err != nil {
+					t.Error(err)
+				}
+			}, func(r Result) bool { return r.Killed }},
+		} {
+			t.Run(string(tty)+" "+tt.name, func(t *testing.T) {
+				_, slave, _ := openTTY(t)
+				p := ttyPlan(t, sh("exec yes")...)
+				p.TTY = tty
+				if tt.do == nil {
+					p = timed(p, 300*time.Millisecond, 0)
+				}
+				c := Command(p)
+				c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if tt.do != nil {
+					tt.do(t, c)
+				}
+				_ = c.Wait()
+				if r := c.Result(); !tt.is(r) {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	}
+}
+
+// TestTTYStuckStop: a command that stops while its output is stuck gives the caller's
+// terminal back, and goes on as often as it likes.
+func TestTTYStuckStop(t *testing.T) {
+	_, slave, modes := openTTY(t)
+	before := modes()
+	c := Command(ttyPlan(t, sh(`yes & for i in 1 2 3; do kill -STOP $$; done; kill $!; exit 5`)...))
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	stops := 0
+	c.Suspend = func(syscall.Signal) bool {
+		stops++
+		if modes() != before {
+			t.Error("the terminal is not as it was")
+		}
+		return true
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	for {
+		select {
+		case <-done:
+			if r := c.Result(); r.ExitCode != 5 || stops != 3 {
+				t.Errorf("%d stops, %+v", stops, r)
+			}
+			return
+		default:
+		}
+		_ = c.Signal(unix.SIGWINCH)                     // one more that must not be held up
+		if c.Signal(unix.SIGURG) == os.ErrProcessDone { // which the command ignores
+			_ = c.Signal(unix.SIGTERM) // nobody will ever read
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestCopyEnds: whoever outside was given the command's end of a pipe keeps no Wait
+// from its end, by silence or by a flood; what the command wrote is there.
+func TestCopyEnds(t *testing.T) {
+	for _, flood := range []bool{false, true} {
+		r, w, err := pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranger := os.NewFile(uintptr(w), "stranger")
+		defer stranger.Close()
+		if err := unix.SetNonblock(r, true); err != nil {
+			t.Fatal(err)
+		}
+		wake, err := newEvent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		x := &outCopy{copyJob: copyJob{writer: &got, pipe: r, wake: wake}, done: make(chan struct{})}
+		if _, err := stranger.WriteString("of the command"); err != nil {
+			t.Fatal(err)
+		}
+		go x.run()
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for flood {
+				if _, err := stranger.Write(make([]byte, 4096)); err != nil {
+					return // nobody reads any more
+				}
+			}
+		}()
+		if err := x.finish(true, true, nil); err != nil {
+			t.Error(err)
+		}
+		<-over
+		if !strings.HasPrefix(got.String(), "of the command") {
+			t.Errorf("flood %t: %.30q", flood, got.String())
+		}
 	}
 }

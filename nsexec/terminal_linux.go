@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,7 @@ type terminal struct {
 	wakeIn, wakeOut event
 	flushes         chan chan struct{}
 	drained         chan struct{} // closed when the last output was written
+	shown           atomic.Uint64 // bytes of output that the caller's terminal has taken
 	running         atomic.Int32  // copiers
 	closing         sync.Once
 }
@@ -60,6 +62,14 @@ const (
 
 // relayChunk is how much is carried at a time, in bytes: what a pty holds.
 const relayChunk = 64 << 10
+
+// showChunk is how much is written at a time, so that a slow terminal can be told
+// from one that takes nothing: a line of 115200 baud needs less than half a second for it.
+const showChunk = 4 << 10
+
+// stuckAfter is how long the caller's terminal may take nothing before somebody who has
+// more to do than write stops waiting for it.
+const stuckAfter = 2 * time.Second
 
 // testOnlyRelayHook sees what is read from the caller's terminal; only tests set it.
 var testOnlyRelayHook func([]byte)
@@ -315,7 +325,7 @@ func (t *terminal) continued() {
 }
 
 // hangup tells the box that the caller's terminal is gone, as the kernel would:
-// by SIGHUP, and by the end of the box's terminal, see close.
+// by SIGHUP and SIGCONT, and by the end of the box's terminal, see close.
 func (t *terminal) hangup() {
 	if t.gone.CompareAndSwap(false, true) {
 		t.raw.Store(false)
@@ -480,10 +490,11 @@ func (t *terminal) fill(buf []byte) (n int, err error) {
 // holds the command up, as it would without a box.
 func (t *terminal) show(b []byte) {
 	for len(b) > 0 && t.out >= 0 && !t.gone.Load() {
-		n, err := unix.Write(t.out, b)
+		n, err := unix.Write(t.out, b[:min(len(b), showChunk)])
 		switch {
 		case err == nil:
 			b = b[n:]
+			t.shown.Add(uint64(n))
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
 			if poll([]unix.PollFd{{Fd: int32(t.out), Events: unix.POLLOUT}}, -1) != nil {
@@ -496,14 +507,38 @@ func (t *terminal) show(b []byte) {
 }
 
 // flush waits until what the command has written so far is on the caller's
-// terminal; mu is held.
+// terminal, as far as that takes it; mu is held.
 func (t *terminal) flush() {
+	select {
+	case <-t.flushes: // of an earlier one, which has given up
+	default:
+	}
 	done := make(chan struct{})
 	t.flushes <- done
 	t.wakeOut.set()
-	select {
-	case <-done:
-	case <-t.drained:
+	t.await(done)
+}
+
+// await waits until done is closed or there is no more output, and gives up when the
+// caller's terminal takes nothing.
+func (t *terminal) await(done <-chan struct{}) { awaitWriter(&t.shown, done, t.drained) }
+
+// awaitWriter waits until a channel is closed, and gives up when the terminal takes
+// nothing of what is written to it: taken counts that.
+func awaitWriter(taken *atomic.Uint64, a, b <-chan struct{}) {
+	for before := taken.Load(); ; {
+		select {
+		case <-a:
+			return
+		case <-b:
+			return
+		case <-time.After(stuckAfter):
+		}
+		now := taken.Load()
+		if now == before {
+			return
+		}
+		before = now
 	}
 }
 
@@ -516,8 +551,9 @@ func (t *terminal) guard() {
 }
 
 // end waits until all output was written, or a channel is closed, and gives the
-// caller's terminal back. The box has ended.
-func (t *terminal) end(abort, canceled <-chan struct{}) {
+// caller's terminal back. The box has ended. Without patience it does not wait for a
+// terminal that takes nothing.
+func (t *terminal) end(abort, canceled <-chan struct{}, patience bool) {
 	if t.ended.Swap(true) {
 		return
 	}
@@ -526,12 +562,15 @@ func (t *terminal) end(abort, canceled <-chan struct{}) {
 	t.mu.Lock()
 	connected := t.master >= 0
 	t.mu.Unlock()
-	if connected {
+	switch {
+	case connected && patience:
 		select {
 		case <-t.drained:
 		case <-abort:
 		case <-canceled:
 		}
+	case connected:
+		t.await(abort)
 	}
 	t.mu.Lock()
 	t.control = -1

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/wallsandbox/wall/plan"
 )
@@ -21,13 +22,36 @@ func printError(w *os.File, err error) {
 	if colours(w) {
 		text = colour(text)
 	}
-	// There is nowhere left to say that the error stream itself is broken.
-	_, _ = io.WriteString(w, text)
+	say(w, text)
+}
+
+// stuckAfter is how long a terminal may take nothing before wall ends without having
+// said all.
+const stuckAfter = 2 * time.Second
+
+// say writes to a person. A terminal that takes nothing any more, such as one whose
+// connection hangs, does not keep wall from ending: a limit of time would be none.
+func say(w *os.File, text string) {
+	written := make(chan struct{})
+	write := func() {
+		// There is nowhere left to say that the error stream itself is broken.
+		_, _ = io.WriteString(w, text)
+		close(written)
+	}
+	if !isTerminal(w) {
+		write()
+		return
+	}
+	go write()
+	select {
+	case <-written:
+	case <-time.After(stuckAfter):
+	}
 }
 
 // printWarning tells of a failure that wall survives, or of a danger.
 func printWarning(w *os.File, text string) {
-	_, _ = io.WriteString(w, warning(w, text)+"\n") // as in printError
+	say(w, warning(w, text)+"\n")
 }
 
 // warning is the line of printWarning without its end.

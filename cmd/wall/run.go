@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -159,8 +158,7 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	}
 	printDenials(s.err, p, o.result.Network)
 	if o.kept != "" {
-		// There is nobody left to tell that this cannot be said.
-		_, _ = io.WriteString(s.err, "wall: kept: "+oneLine(o.kept)+"\n")
+		say(s.err, "wall: kept: "+oneLine(o.kept)+"\n")
 	}
 
 	out := newResult(p, command, o, err)
@@ -366,7 +364,7 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	}
 	for _, e := range cmd.SeedErrors() {
 		// The command runs without the file, so that a login in it fails.
-		_, _ = io.WriteString(s.err, warning(s.err, plan.Printable(e.Error()))+end)
+		say(s.err, warning(s.err, plan.Printable(e.Error()))+end)
 	}
 	statusErr := status.send(event{Event: "started"})
 	err = cmd.Wait()

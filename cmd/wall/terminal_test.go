@@ -43,6 +43,27 @@ func TestIsTerminal(t *testing.T) {
 	}
 }
 
+// TestSayToAStuckTerminal: a terminal that takes nothing does not keep wall from ending.
+func TestSayToAStuckTerminal(t *testing.T) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not closed at the end: that would wait for the write that goes on.
+	t.Cleanup(func() { master.Close() })
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		printWarning(slave, strings.Repeat("x", 1<<20))
+		printWarning(slave, "and more")
+	}()
+	select {
+	case <-said:
+	case <-time.After(time.Minute):
+		t.Error("wall waits for a terminal that takes nothing")
+	}
+}
+
 // TestFlagsOfStreamsStay: O_NONBLOCK belongs to the open file, which the caller
 // shares; wall must neither set nor clear it.
 func TestFlagsOfStreamsStay(t *testing.T) {
