@@ -11,6 +11,11 @@
 // One decision serves every entrance: redirected connections, the HTTP proxy and
 // the SOCKS proxy. What is refused is reset at once and told as an [Event].
 //
+// Rules for names never allow a literal address. A name is resolved once for each
+// connection, every address of the answer is checked, and what is dialled is one of these:
+// an answer with an address that is not of the public internet, or that is the host's
+// own, refuses the name, unless a rule for networks is written for that address.
+//
 // What it does not promise: a name rule is about names. Which of several sites
 // behind one address a client asks for, and what an allowed host does with what it
 // is sent, is not seen here. Name lookups never leave the host for a name that no

@@ -360,6 +360,51 @@ func TestThousandNames(t *testing.T) {
 	}
 }
 
+// FuzzDecide compares with the rules read one by one.
+func FuzzDecide(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x03\x81\x02\x05\x06"), uint8(3), uint8(4))
+	f.Add([]byte("\x07\x01\xff\x13\x91\x22\x85\x06\x41\x00\xff\xff"), uint8(0), uint8(200))
+	names := []string{"a", "b", "a.a", "b.a", "a.b", "a.b.a", "b.b.a", "a.a.b.a", "aa.a", "x"}
+	f.Fuzz(func(t *testing.T, data []byte, which, port uint8) {
+		var n plan.Network
+		for ; len(data) >= 4; data = data[4:] { // kind and name, first port, how many more, second range
+			h := plan.HostRule{Name: names[int(data[0]&0x1f)%len(names)], Suffix: data[0]&0x40 != 0, Origin: plan.Origin{Line: len(data)}}
+			first := 1 + int(data[1])
+			h.Ports = []plan.PortRange{{First: first, Last: first + int(data[2])}, {First: 1 + int(data[3]), Last: 1 + int(data[3])}}
+			if data[0]&0x80 != 0 {
+				n.Deny = append(n.Deny, h)
+			} else {
+				n.Allow = append(n.Allow, h)
+			}
+		}
+		r, err := Compile(n, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := names[int(which)%len(names)]
+		naive := func(port int) bool {
+			matches := func(h plan.HostRule) bool {
+				if h.Suffix && !strings.HasSuffix(name, "."+h.Name) || !h.Suffix && name != h.Name {
+					return false
+				}
+				return h.Ports[0].First <= port && port <= h.Ports[0].Last || port == h.Ports[1].First
+			}
+			return slices.ContainsFunc(n.Allow, matches) && !slices.ContainsFunc(n.Deny, matches)
+		}
+		p := 1 + int(port)
+		if d := r.Decide(name, p); d.Allowed != naive(p) || d.Allowed != (d.Reason == "") {
+			t.Errorf("%s %d by %+v: %+v", name, p, n, d)
+		}
+		any := false
+		for p := 1; p <= 600 && !any; p++ {
+			any = naive(p)
+		}
+		if d := r.DecideName(name); d.Allowed != any {
+			t.Errorf("%s by %+v: %+v, want %t", name, n, d, any)
+		}
+	})
+}
+
 func TestCompileErrors(t *testing.T) {
 	port := []plan.PortRange{{First: 443, Last: 443}}
 	for _, h := range []plan.HostRule{
