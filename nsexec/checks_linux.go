@@ -52,7 +52,7 @@ func check(p *plan.Plan, c plan.Check, launcher []uint64, lowers []lowerLayer) e
 	case plan.CheckSpace:
 		return checkSpace(plan.SpaceKind(strings.TrimPrefix(c.Path, "/")), launcher)
 	case plan.CheckNoRoute:
-		return checkNoRoute()
+		return checkNoRoute(p)
 	case plan.CheckNoSignal:
 		return checkAlone()
 	case plan.CheckNoMount:
@@ -269,8 +269,9 @@ func checkSpace(k plan.SpaceKind, launcher []uint64) error {
 	return fmt.Errorf("unknown namespace %q", k)
 }
 
-// checkNoRoute passes when the only network interface is lo.
-func checkNoRoute() error {
+// checkNoRoute passes when the only network interface is lo, nothing that is sent
+// to another host gets anywhere, and nothing of that can be changed.
+func checkNoRoute(p *plan.Plan) error {
 	text, err := os.ReadFile("/proc/self/net/dev")
 	if err != nil {
 		return err
@@ -278,6 +279,57 @@ func checkNoRoute() error {
 	names := interfaces(text)
 	if len(names) != 1 || names[0] != "lo" {
 		return fmt.Errorf("network interfaces %q, want only lo", names)
+	}
+	for _, f := range []family{ipv4, ipv6} {
+		if err := checkNoPacket(f); err != nil {
+			return err
+		}
+		// With a redirection a connection is made, and stage 1 refuses it; that it arrives
+		// there, and nowhere else, was tried before stage 1 served it.
+		if p.Network.Method != plan.NetRedirect {
+			if err := checkNoConnection(f); err != nil {
+				return err
+			}
+		}
+		if err := netlink(unix.NETLINK_ROUTE, localRoutes(f, 1)); !refused(err) {
+			return fmt.Errorf("adding a route answers %q", fmt.Sprint(err))
+		}
+	}
+	// What the kernel says first, whether there are such rules or not.
+	if err := netlink(unix.NETLINK_NETFILTER, removeRuleset(families(false))); !refused(err) {
+		return fmt.Errorf("removing the rules of nftables answers %q", fmt.Sprint(err))
+	}
+	return nil
+}
+
+// refused reports whether a request was, rather than being without effect.
+func refused(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) ||
+		errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) // no such socket, by the kernel or a filter
+}
+
+// checkNoPacket passes when a packet to another host is refused when it is sent.
+func checkNoPacket(f family) error {
+	fd, err := unix.Socket(int(f.number), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, udp)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	if unix.Sendto(fd, []byte{0}, unix.MSG_DONTWAIT, sockaddr(f.nowhere)) == nil {
+		return fmt.Errorf("a packet could be sent to %s", f.nowhere)
+	}
+	return nil
+}
+
+// checkNoConnection passes when a connection to another host fails at once.
+func checkNoConnection(f family) error {
+	fd, err := unix.Socket(int(f.number), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, tcp)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, sockaddr(f.nowhere)); err == nil || errors.Is(err, unix.EINPROGRESS) {
+		return fmt.Errorf("a connection to %s is not refused", f.nowhere)
 	}
 	return nil
 }

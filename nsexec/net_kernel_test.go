@@ -322,3 +322,41 @@ func TestRedirectPackets(t *testing.T) {
 		t.Errorf("ICMP echo: %v", err)
 	}
 }
+
+// The self-test must notice a way out, and rules that can be changed.
+func TestCheckNoRoute(t *testing.T) {
+	if !inNewNet(t) {
+		return
+	}
+	want := func(p *plan.Plan, text string) {
+		t.Helper()
+		if err := checkNoRoute(p); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want %q", err, text)
+		}
+	}
+	none := &plan.Plan{}
+	redirect := &plan.Plan{Network: plan.Network{Method: plan.NetRedirect}}
+	want(none, `adding a route answers "<nil>"`) // which adds it
+	want(none, "a packet could be sent to 192.0.2.1:9")
+	if err := netlink(unix.NETLINK_ROUTE, remove(localRoutes(ipv4, 1))); err != nil {
+		t.Fatal(err)
+	}
+	redirected(t)
+	want(none, "a connection to 192.0.2.1:9 is not refused")
+	want(redirect, "adding a route answers")
+	if err := dropPrivileges(); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkNoRoute(redirect); err != nil {
+		t.Errorf("without privileges: %v", err)
+	}
+	want(none, "a connection to 192.0.2.1:9 is not refused")
+}
+
+// remove makes requests for new routes such that take them away.
+func remove(messages []netlinkMessage) []netlinkMessage {
+	for i := range messages {
+		messages[i].kind, messages[i].flags = unix.RTM_DELROUTE, unix.NLM_F_ACK
+	}
+	return messages
+}

@@ -35,11 +35,14 @@ func TestMain(m *testing.M) {
 		return nil
 	}
 	Main()
+	if len(os.Args) > 1 && os.Args[1] == "netclient" {
+		netClient(os.Args[2:])
+	}
 	os.Exit(m.Run())
 }
 
 // need skips when the host lacks a facility, and fails when CI says that it must be there.
-func need(t *testing.T, words ...string) {
+func need(t testing.TB, words ...string) {
 	t.Helper()
 	required := strings.Split(os.Getenv("WALL_TEST_REQUIRE"), ",")
 	for _, w := range words {
@@ -72,7 +75,7 @@ func need(t *testing.T, words ...string) {
 
 // testPlan is a small box over the host's tree, with the test's directory
 // writable and a private scratch.
-func testPlan(t *testing.T, argv ...string) plan.Plan {
+func testPlan(t testing.TB, argv ...string) plan.Plan {
 	t.Helper()
 	need(t, "userns", "landlock")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -131,7 +134,7 @@ func testPlan(t *testing.T, argv ...string) plan.Plan {
 	return p
 }
 
-func scratchRoot(t *testing.T) string {
+func scratchRoot(t testing.TB) string {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

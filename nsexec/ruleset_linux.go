@@ -131,6 +131,20 @@ func ruleset(fs []family, capture uint16) []netlinkMessage {
 
 const tableName = "wall"
 
+// removeRuleset gives the batch that takes the tables away.
+func removeRuleset(fs []family) []netlinkMessage {
+	m := ruleset(fs, 1)
+	const newTable, deleteTable = uint16(unix.NFNL_SUBSYS_NFTABLES)<<8 | unix.NFT_MSG_NEWTABLE, uint16(unix.NFNL_SUBSYS_NFTABLES)<<8 | unix.NFT_MSG_DELTABLE
+	out := []netlinkMessage{m[0]}
+	for _, t := range m {
+		if t.kind == newTable {
+			t.kind, t.flags = deleteTable, unix.NLM_F_ACK
+			out = append(out, t)
+		}
+	}
+	return append(out, m[len(m)-1])
+}
+
 // Offsets in the headers of both TCP and UDP.
 const (
 	fromPort = 0
