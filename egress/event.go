@@ -42,6 +42,12 @@ type Event struct {
 	Duration time.Duration
 }
 
+// Missing reports whether something was refused because no rule speaks of it, so that a
+// rule for what the event names would allow it.
+func (e Event) Missing() bool {
+	return e.Reason == reasonNone || e.Reason == reasonPort || e.Reason == reasonAddress
+}
+
 // A Summary is what a box did on its network, in numbers.
 type Summary struct {
 	Opened   int64    // connections that were established

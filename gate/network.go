@@ -29,6 +29,8 @@ type Denial struct {
 	Reason string    `json:"reason"`
 	Rule   string    `json:"rule"`
 	Count  int64     `json:"count"`
+
+	missing bool // a rule for it would allow it
 }
 
 // Network is what a command did on its network, in numbers.
@@ -52,7 +54,7 @@ func NewDenials(p plan.Plan, s egress.Summary) Denials {
 	}
 	d.ReportedBy, d.Count = append(d.ReportedBy, plan.WallNetwork), s.Denied
 	for _, x := range s.Denials {
-		d.Items = append(d.Items, Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count})
+		d.Items = append(d.Items, Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count, x.Missing()})
 	}
 	return d
 }
@@ -102,7 +104,7 @@ func (d Denials) Lines(profileName string) []string {
 			text += fmt.Sprintf(" (%d times)", x.Count)
 		}
 		lines = append(lines, text+": "+x.Reason+atRule(x.Rule))
-		if t := x.Target(); plainHost(t) && !slices.Contains(add, t) && len(add) < 3 {
+		if t := x.Target(); x.missing && plainHost(t) && !slices.Contains(add, t) && len(add) < 3 {
 			add = append(add, t)
 		}
 	}

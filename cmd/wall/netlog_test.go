@@ -149,11 +149,13 @@ func TestPrintDenials(t *testing.T) {
 	p := plan.Plan{Profile: "gate", Network: plan.Network{Method: plan.NetRedirect}}
 	s := egress.Summary{Denied: 9, Denials: []egress.Denial{
 		{Count: 3, Event: egress.Event{Name: "a.example", Port: 443, Reason: "no rule allows it"}},
+		{Count: 1, Event: egress.Event{Name: "c.example", Port: 443, Addr: "10.0.0.1", Reason: "no rule allows this address, which is private"}}, // another rule for the name would not help
 		{Count: 1, Event: egress.Event{Name: "b.example\nwall: error: forged\x1b[2J", Reason: "not a host name"}},
 	}}
 	printDenials(&b, p, s)
 	want := []string{
 		"wall: network: refused a.example:443 (3 times): no rule allows it",
+		"wall: network: refused c.example:443: no rule allows this address, which is private",
 		"wall: network: refused the name b.example?wall: error: forged?[2J: not a host name",
 		`wall: network: if the command is right to reach it: --allow-host a.example:443, or allow = ["a.example:443"] in the table [network] of a profile over gate`,
 		"",
