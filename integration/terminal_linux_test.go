@@ -362,6 +362,25 @@ func TestTTYStop(t *testing.T) {
 	})
 }
 
+// TestTTYKillStopped: a shell that kills a stopped job sends the signal and then
+// continues it. The command gets them in that order, and has no time to read.
+func TestTTYKillStopped(t *testing.T) {
+	b := newBox(t, "gate")
+	s := jobShell(t, b)
+	for range 5 {
+		s.typeIn("$WALL -- sh -c 'echo be''gun; while read x; do :; done'\n")
+		s.expect("begun\r\n")
+		s.typeIn("\x1a")
+		s.expect("Stopped")
+		s.expect("outer> ")
+		s.typeIn("kill %%; wait %%; echo status=$?\n")
+		if got := s.expect(`status=(\d+)`)[1]; got != "143" {
+			t.Fatalf("status %s, want 143", got)
+		}
+		s.expect("outer> ")
+	}
+}
+
 // TestTTYBackground: started in the background, it leaves the terminal alone.
 func TestTTYBackground(t *testing.T) {
 	b := newBox(t, "gate")

@@ -339,7 +339,7 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	}
 	cmd := nsexec.CommandContext(ctx, filled)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-	cmd.Suspend = suspend
+	cmd.Suspend = signals.suspend
 	if log != nil {
 		cmd.NetEvents = func(e egress.Event) { log.event("", e) }
 	}

@@ -60,6 +60,7 @@ type relay struct {
 	signals   chan os.Signal
 	listening chan struct{} // closed when all signals are asked for
 	done      chan struct{}
+	continued chan struct{}      // a SIGCONT came, and what came before it was passed on
 	cancel    context.CancelFunc // gives up a box that is being built
 	use       terminalUse
 
@@ -89,6 +90,7 @@ func newRelay(use terminalUse, cancel context.CancelFunc) *relay {
 		signals:   make(chan os.Signal, 64),
 		listening: make(chan struct{}),
 		done:      make(chan struct{}),
+		continued: make(chan struct{}, 1),
 		cancel:    cancel,
 		use:       use,
 	}
@@ -103,7 +105,8 @@ func newRelay(use terminalUse, cancel context.CancelFunc) *relay {
 			if r.use == useShared && slices.Contains(fromTerminal, s) && !outlives {
 				continue
 			}
-			if !signal.Ignored(s) {
+			// Whoever ignores SIGCONT is continued by it all the same.
+			if !signal.Ignored(s) || use == usePrivate && s == unix.SIGCONT {
 				signal.Notify(r.signals, s)
 			}
 		}
@@ -190,6 +193,11 @@ func (r *relay) pass(s syscall.Signal) {
 		}
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 		return
+	case unix.SIGCONT:
+		select {
+		case r.continued <- struct{}{}:
+		default:
+		}
 	}
 	_ = r.to.Signal(s)
 }

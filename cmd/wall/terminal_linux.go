@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -150,28 +151,43 @@ func inForeground(fd int) bool {
 // would have: the terminal was in raw mode, so that nobody has sent them the
 // signal. False means that wall cannot be stopped, because its caller ignores
 // the signal or nobody would continue it.
-func suspend(s syscall.Signal) bool {
+func (r *relay) suspend(s syscall.Signal) bool {
 	if s == unix.SIGSTOP {
 		s = unix.SIGTSTP
 	}
 	if signal.Ignored(s) || orphaned() {
 		return false
 	}
-	// Sent to this very thread, the signal stops the process before the call
-	// returns. The group must not send it a second time.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	select {
+	case <-r.continued: // from before
+	default:
+	}
 	var old sigaction
-	if setAction(s, &sigaction{handler: sigIgn}, &old) != nil {
+	if setDefault(s, &old) != nil {
 		return false
 	}
-	_ = unix.Kill(0, s)
-	if setDefault(s, nil) == nil {
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), s)
+	defer func() { _ = setAction(s, &old, nil) }()
+	// One signal for the whole group, so that whoever continues it finds it either
+	// stopped or about to be, and the kernel takes back what has not stopped yet. A
+	// shell may do that as soon as it sees one process of the job stop. It stops this
+	// process at some time after the call, so that the end is what SIGCONT tells.
+	if unix.Kill(0, s) != nil {
+		return false
 	}
-	_ = setAction(s, &old, nil)
-	return true
+	// A signal that is blocked stops nobody. The clock goes on while this process is
+	// stopped, and may be heard of before SIGCONT is, once.
+	for range 2 {
+		select {
+		case <-r.continued:
+			return true
+		case <-time.After(stopsWithin):
+		}
+	}
+	return false
 }
+
+// stopsWithin is how long a signal may take to stop a process.
+const stopsWithin = 3 * time.Second
 
 // A sigaction is the kernel's struct sigaction (asm-generic/signal-defs.h; the
 // same on amd64).
@@ -181,8 +197,6 @@ type sigaction struct {
 	restorer uintptr
 	mask     uint64
 }
-
-const sigIgn = 1 // SIG_IGN
 
 // setAction changes what a signal does, behind the back of package os/signal,
 // which cannot bring back the default of a signal that it has handled.
