@@ -31,9 +31,6 @@
 // result means nothing. [Load] gives the layers as a [Stack], which knows where
 // each value comes from and what it replaced.
 //
-// What the language has and this version of wall cannot carry out parses, and
-// can be shown and compared; Resolve refuses it with its line.
-//
 // # Groups
 //
 // "@NAME" in hide and protect stands for a list of places ([Groups]). Of what a

@@ -63,7 +63,6 @@ type Key struct {
 	Doc     string    // one sentence
 	Since   string    // the version of wall that knew it first
 	Tighten Direction // what a project layer may do
-	Needs   string    // what this version of wall lacks to carry the key out; "" = it is carried out
 	Fields  []Key     // TypeGrants, TypeSeeds: the keys of one element
 
 	field func(*File) any // where the parsed value is kept; nil for the version
@@ -107,12 +106,6 @@ func LookupKey(name string) (Key, bool) {
 func Tables() []string { return slices.Clone(tables) }
 
 var tables = []string{"filesystem", "network", "environment", "process", "limits"}
-
-// Reasons why a key is not carried out yet.
-const (
-	needsNetwork = "filtering the network by host name"
-	needsPorts   = "passing single ports between the host and the box"
-)
 
 // keyTable is read by every launch: it is data without closures, so that it
 // costs nothing before main.
@@ -163,19 +156,19 @@ var keyTable = []Key{
 
 	{Name: "network.mode", Type: TypeEnum, Values: []string{"none", "allow", "host"}, Default: `"none"`, Tighten: EarlierTighter,
 		Doc: "Which network the command has: loopback only, exactly the allowed hosts, or that of the host.", Since: "0.1.0", field: func(f *File) any { return &f.Network }},
-	{Name: "network.allow", Type: TypeHosts, Default: "[]", Tighten: FewerTighter, Needs: needsNetwork,
+	{Name: "network.allow", Type: TypeHosts, Default: "[]", Tighten: FewerTighter,
 		Doc: "Hosts that can be reached with mode \"allow\"; without a port, ports 443 and 80.", Since: "0.1.0", field: func(f *File) any { return &f.NetAllow }},
-	{Name: "network.deny", Type: TypeHosts, Default: "[]", Tighten: MoreTighter, Needs: needsNetwork,
+	{Name: "network.deny", Type: TypeHosts, Default: "[]", Tighten: MoreTighter,
 		Doc: "Hosts that cannot be reached even when allow names them; without a port, every port.", Since: "0.1.0", field: func(f *File) any { return &f.NetDeny }},
-	{Name: "network.loopback", Type: TypePorts, Default: "[]", Tighten: FewerTighter, Needs: needsPorts,
+	{Name: "network.loopback", Type: TypePorts, Default: "[]", Tighten: FewerTighter,
 		Doc: "Ports of the host's loopback that can be reached inside.", Since: "0.1.0", field: func(f *File) any { return &f.Loopback }},
-	{Name: "network.publish", Type: TypePorts, Default: "[]", Tighten: FewerTighter, Needs: needsPorts,
+	{Name: "network.publish", Type: TypePorts, Default: "[]", Tighten: FewerTighter,
 		Doc: "Ports of the command that the host can reach on its loopback.", Since: "0.1.0", field: func(f *File) any { return &f.Publish }},
-	{Name: "network.proxy-variables", Type: TypeBool, Default: "false", Tighten: FalseTighter, Needs: needsNetwork,
+	{Name: "network.proxy-variables", Type: TypeBool, Default: "false", Tighten: FalseTighter,
 		Doc: "Set HTTP_PROXY and the like for programs that insist on a proxy.", Since: "0.1.0", field: func(f *File) any { return &f.ProxyVariables }},
-	{Name: "network.check-sni", Type: TypeBool, Default: "false", Tighten: TrueTighter, Needs: needsNetwork,
+	{Name: "network.check-sni", Type: TypeBool, Default: "false", Tighten: TrueTighter,
 		Doc: "Refuse a TLS connection whose server name is not the allowed one.", Since: "0.1.0", field: func(f *File) any { return &f.CheckSNI }},
-	{Name: "network.upstream-proxy", Type: TypeProxy, Needs: needsNetwork,
+	{Name: "network.upstream-proxy", Type: TypeProxy,
 		Doc: "An HTTP proxy, \"http://HOST:PORT\", through which wall reaches the allowed hosts.", Since: "0.1.0", field: func(f *File) any { return &f.UpstreamProxy }},
 
 	{Name: "environment.base", Type: TypeEnum, Values: envBases, Default: `"session"`,

@@ -24,33 +24,19 @@ const (
 	socksProxyPort = 1080
 )
 
+// dnsPort leads to wall with mode "allow", whatever the address is.
+const dnsPort = 53
+
 // ownNetwork reports whether the box has a network namespace.
 func (r *resolver) ownNetwork() bool { return r.s.Network.V != "host" }
 
 // network plans what the command reaches beyond its own loopback interface.
 func (r *resolver) network() error {
-	if r.s.Network.V != "allow" && r.p.Enforce == plan.EnforceFSNet {
-		for _, it := range r.s.NetAllow.Items {
-			if it.flag { // in a file it may wait for the mode
-				return &plan.Error{Op: "a host is allowed, and the network mode is " + strconv.Quote(r.s.Network.V), Origin: it.Origin,
-					Hint: "add --net allow"}
-			}
-		}
-	}
-	if r.s.Network.V == "host" {
-		return r.s.sharedNetwork()
+	if !r.ownNetwork() {
+		return nil
 	}
 	n := plan.Network{Loopback: portGrants(r.s.Loopback.Items), Publish: portGrants(r.s.Publish.Items), Origin: r.s.Network.Origin}
-	var errs []error
-	for _, p := range n.Publish {
-		if i := slices.IndexFunc(n.Loopback, func(q plan.PortGrant) bool { return q.Port == p.Port }); i >= 0 {
-			errs = append(errs, &plan.Error{Op: "cannot publish port " + strconv.Itoa(p.Port), Origin: p.Origin,
-				Err: errors.New("inside, that port leads to the loopback interface of the host, by " + place(n.Loopback[i].Origin)), Hint: "remove one of the two"})
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	var err error
 	if r.s.Network.V == "allow" {
 		n.Method = plan.NetRedirect
 		n.Allow, n.Deny = hostRules(r.s.NetAllow.Items, false), hostRules(r.s.NetDeny.Items, true)
@@ -62,8 +48,8 @@ func (r *resolver) network() error {
 		}
 		if cause := r.h.NoRedirect; cause != nil {
 			n.Method = plan.NetProxy
-			errs = append(errs, r.lost(plan.WallNetwork, "programs that ignore proxy variables reach no host", r.s.Network.Origin, cause,
-				"run \"wall doctor\" to see what is missing, usually the kernel module nf_tables"))
+			err = r.lost(plan.WallNetwork, "programs that ignore proxy variables reach no host", r.s.Network.Origin, cause,
+				"run \"wall doctor\" to see what is missing, usually the kernel module nf_tables")
 		}
 	}
 	if n.Method == plan.NetNone && len(n.Loopback)+len(n.Publish) == 0 {
@@ -71,25 +57,52 @@ func (r *resolver) network() error {
 	}
 	n.Connections, n.Idle = maxConnections, idleTime
 	r.p.Network = n
-	return errors.Join(errs...)
+	return err
 }
 
-// sharedNetwork refuses what would keep the command from something on a network
-// that is the host's. With enforce = "fs" the operator took that wall down.
-func (s *settings) sharedNetwork() error {
+// refused reports what the profile says of the network and cannot be kept, whatever
+// the host is. With enforce = "fs" the operator took that wall down.
+func (s *settings) refused() error {
 	if s.Enforce.V != string(plan.EnforceFSNet) {
 		return nil
 	}
 	var errs []error
-	refuse := func(what string, o plan.Origin) {
-		errs = append(errs, &plan.Error{Op: "cannot enforce " + what, Origin: o,
-			Err: errors.New("the network is the host's, by " + place(s.Network.Origin)), Hint: `remove the line, or use mode = "allow" or "none"`})
+	refuse := func(op string, o plan.Origin, cause, hint string) {
+		errs = append(errs, &plan.Error{Op: op, Origin: o, Err: errors.New(cause), Hint: hint})
 	}
-	for _, h := range s.NetDeny.Items {
-		refuse("network.deny", h.Origin)
+	if s.Network.V != "allow" {
+		for _, it := range s.NetAllow.Items {
+			if it.flag { // in a file it may wait for the mode
+				refuse("cannot let a host be reached", it.Origin, "the network mode is "+strconv.Quote(s.Network.V), "add --net allow")
+				break
+			}
+		}
 	}
-	if s.CheckSNI.V {
-		refuse("network.check-sni", s.CheckSNI.Origin)
+	if s.Network.V == "host" {
+		shared := "the network is the host's, by " + place(s.Network.Origin)
+		const hint = `remove the line, or use mode = "allow" or "none"`
+		for _, h := range s.NetDeny.Items {
+			refuse("cannot enforce network.deny", h.Origin, shared, hint)
+		}
+		if s.CheckSNI.V {
+			refuse("cannot enforce network.check-sni", s.CheckSNI.Origin, shared, hint)
+		}
+		return errors.Join(errs...)
+	}
+	if s.Network.V == "allow" {
+		for _, q := range s.Loopback.Items {
+			if q.V == dnsPort {
+				refuse("cannot let port 53 of the host's loopback interface in", q.Origin, "with network mode \"allow\" wall answers DNS queries there", "remove the line: every query is answered, whichever server it is for")
+			}
+		}
+	}
+	for _, p := range portGrants(s.Publish.Items) {
+		for _, q := range s.Loopback.Items {
+			if int(q.V) == p.Port {
+				refuse("cannot publish port "+strconv.Itoa(p.Port), p.Origin, "inside, that port leads to the loopback interface of the host, by "+place(q.Origin), "remove one of the two")
+				break
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

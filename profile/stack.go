@@ -33,8 +33,7 @@ type Stack struct {
 
 // Load reads the profile that o names, the layers below and above it and the
 // flags, as Resolve does. It does not ask for a command, and it neither refuses
-// what this version cannot carry out nor a project layer that widens; see
-// [Stack.Err] for both. The error joins *plan.Error values.
+// what cannot be kept nor a project layer that widens; see [Stack.Err] for both. The error joins *plan.Error values.
 func Load(h Host, o Options) (*Stack, error) { return load(h, o, newTree(h.FS)) }
 
 func load(h Host, o Options, t *tree) (*Stack, error) {
@@ -287,13 +286,13 @@ func (s *Stack) finish(layers []Layer, project, flags Layer) error {
 	return nil
 }
 
-// Err reports what keeps the stack from being run: a project layer that widens
-// and is not trusted, and what this version of wall cannot carry out.
+// Err reports what keeps the stack from being run on any host: a project layer that
+// widens and is not trusted, and what it says of the network and cannot be kept.
 func (s *Stack) Err() error {
 	if err := s.projectError(); err != nil {
 		return err
 	}
-	return s.s.unavailable()
+	return s.s.refused()
 }
 
 // Widened tells what the project layer would take back of the protection of the

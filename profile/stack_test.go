@@ -100,7 +100,7 @@ func TestStackShowsWhatResolveUses(t *testing.T) {
 			continue
 		}
 		own := slices.ContainsFunc(p.Spaces, func(s plan.Space) bool { return s.Kind == plan.SpaceNet })
-		if own != (e.Network == "none") || own != slices.Contains(e.Walls, "network") {
+		if own != (e.Network != "host") || own != slices.Contains(e.Walls, "network") {
 			t.Errorf("%s: network %s, walls %v", file, e.Network, e.Walls)
 		}
 		if (p.Mounts[0].Op == plan.OpHostRoot) != (e.View == "host") {

@@ -25,9 +25,7 @@ type policyFlag struct {
 	usage  string
 	many   bool     // may be repeated
 	choice []string // the whole set of values, nil when open
-	// Further values of the language: the other spellings of a profile, and what
-	// this version cannot carry out, which Resolve refuses with the reason.
-	known []string
+	known  []string // further values of the language: the other spellings of a profile
 }
 
 var policyFlags = []policyFlag{
@@ -180,7 +178,7 @@ func checkLimit(value string) error {
 	name, _, ok := strings.Cut(value, "=")
 	var enforced []string
 	for _, k := range profile.Keys() {
-		if k.Table() == "limits" && k.Needs == "" {
+		if k.Table() == "limits" {
 			enforced = append(enforced, k.Last())
 		}
 	}

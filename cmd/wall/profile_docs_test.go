@@ -149,9 +149,6 @@ func reference() string {
 				def = "needed"
 			}
 			doc := cell(k.Doc)
-			if k.Needs != "" {
-				doc += " *This version cannot enforce it, and refuses to run where it counts.*"
-			}
 			if fields {
 				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Last(), keyTypeWords(k), def, doc)
 			} else {

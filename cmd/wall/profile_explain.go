@@ -166,9 +166,6 @@ func explainSetting(b *strings.Builder, v profile.Setting, long bool) {
 		if len(v.Key.Values) > 0 && v.Key.Type == profile.TypeEnum {
 			line("  one of: %s", strings.Join(v.Key.Values, ", "))
 		}
-		if v.Key.Needs != "" {
-			line("  this version cannot enforce it: it lacks %s", v.Key.Needs)
-		}
 	}
 	if len(v.Items) > 0 {
 		for _, x := range v.Items {

@@ -23,7 +23,7 @@ type listedProfile struct {
 	File        string            `json:"file"` // "" for a built-in
 	Description string            `json:"description"`
 	Error       string            `json:"error,omitempty"` // why it cannot be used
-	Refused     *string           `json:"refused"`         // why a run with -p NAME alone is refused by this version; nil when it is not
+	Refused     *string           `json:"refused"`         // why a run with -p NAME alone is refused on any host; nil when it is not
 }
 
 func newProfileList(s streams) *cobra.Command {
@@ -35,8 +35,8 @@ machine in /etc/wall, of the user in $XDG_CONFIG_HOME/wall. A project layer in .
 the working directory is laid over the profile of its name and may only tighten it; a
 file there with another name is a profile of its own, for "-p .wall/NAME.toml".
 
-What this version cannot enforce is told in parentheses, with the flag that makes
-the profile run all the same. The exit status is 1 when a file cannot be used.`,
+Of a profile that wall refuses to run the reason is told in parentheses. The exit
+status is 1 when a file cannot be used.`,
 		Example: `  wall profile list
   wall profile list --json`,
 		Args:                  noArgs,
@@ -189,39 +189,18 @@ func listDirectory(h profile.Host, user string, kind profile.LayerKind, dir, sho
 	return list, nil
 }
 
-// refusal tells why this version refuses to run a profile, as -p takes it, without
-// a further flag; nil when it does not, or when it cannot be read anyway.
+// refusal tells why wall refuses to run a profile, as -p takes it, on any host; nil
+// when it does not, or when it cannot be read anyway.
 func refusal(h profile.Host, name string) *string {
-	refused := func(flags ...profile.Flag) error {
-		st, err := profile.Load(h, profile.Options{Profile: name, Flags: flags})
-		if err != nil {
-			return nil
-		}
-		if err := st.Err(); errors.Is(err, errors.ErrUnsupported) {
-			return err
-		}
+	st, err := profile.Load(h, profile.Options{Profile: name})
+	if err != nil || len(st.Widened()) > 0 && !st.Trusted() { // the project layer is not the profile's fault
 		return nil
 	}
-	err := refused()
-	if err == nil {
+	var e *plan.Error
+	if !errors.As(st.Err(), &e) {
 		return nil
 	}
-	text := "needs --net none or --net host in this version"
-	none := profile.Flag{Name: "net", Value: "none", Text: "--net none"}
-	host := profile.Flag{Name: "net", Value: "host", Text: "--net host"}
-	switch {
-	case refused(none) == nil && refused(host) == nil:
-	case refused(none) == nil:
-		text = "needs --net none in this version"
-	case refused(host) == nil:
-		text = "needs --net host in this version"
-	default:
-		text = "this version cannot enforce all of it"
-		var e *plan.Error
-		if errors.As(err, &e) {
-			text = oneLine(e.Op)
-		}
-	}
+	text := oneLine(e.Error())
 	return &text
 }
 

@@ -412,14 +412,14 @@ func (d *draft) host(n *node, list *[]string, name, host string) {
 	add(list, h.String()) // two spellings of one host would be an error
 }
 
-// finishNetwork chooses the mode: with allowed hosts or ports there is a network.
+// finishNetwork chooses the mode. Ports alone need none.
 func (d *draft) finishNetwork(n *node) {
-	if len(d.allow) == 0 && len(d.loopback) == 0 {
+	if len(d.allow) == 0 {
 		return
 	}
 	d.network = "allow"
 	d.notes = append(d.notes, Note{Different, plan.Printable(n.key), n.line,
-		`network mode "allow": where wall cannot enforce it yet, it refuses to run instead of allowing more, and --net none runs without; an allowed host without a port means port 443`})
+		`network mode "allow": every program reaches these hosts and no others, without a proxy of its own; an allowed host without a port means ports 443 and 80`})
 }
 
 // envPattern adds a pattern of names.

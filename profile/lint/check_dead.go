@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
@@ -238,13 +239,18 @@ func neverMatches(x *check) {
 	for _, key := range []string{"network.allow", "network.deny", "network.loopback", "network.publish"} {
 		own := x.m.mine(key)
 		port := key == "network.loopback" || key == "network.publish"
-		if len(own) > 0 && !own[0].empty && (mode == "host" || mode == "none" && !port) {
+		if len(own) > 0 && !own[0].empty && (mode == "host" && key != "network.deny" || mode == "none" && !port) {
 			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
 		}
 	}
 	for _, key := range []string{"network.proxy-variables", "network.check-sni", "network.upstream-proxy"} {
-		if own := x.m.mine(key); len(own) > 0 && own[0].val != "false" && mode != "allow" {
+		if own := x.m.mine(key); len(own) > 0 && own[0].val != "false" && mode != "allow" && !(mode == "host" && key == "network.check-sni") {
 			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
+		}
+	}
+	for _, e := range x.m.mine("network.publish") {
+		if n, err := strconv.Atoi(e.val); err == nil && !e.empty && n < 1024 && mode != "host" {
+			x.on(e, "no program in the box can listen on port "+e.val+": ports below 1024 need a right that it does not have")
 		}
 	}
 	if own := x.m.mine("network.mode"); len(own) > 0 && mode == "allow" && !slices.ContainsFunc(x.m.all("network.allow"), func(e entry) bool { return !e.empty }) {

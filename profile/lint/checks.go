@@ -49,7 +49,6 @@ var checks = []struct {
 	{"W049", terminalInherited},
 	{"W050", grantNotOptional},
 	{"W051", loopbackServices},
-	{"W052", notInThisVersion},
 	{"W053", unprotected},
 	{"W056", exposedSources},
 	{"W057", sourcePrograms},
@@ -58,4 +57,5 @@ var checks = []struct {
 	{"W060", keptCaches},
 	{"W061", contradictions},
 	{"W062", uncheckedPorts},
+	{"W063", refusedNetwork},
 }

@@ -171,7 +171,7 @@ type check struct {
 	base    string // of the profile of this name
 	widened []profile.Change
 	trusted bool
-	later   []*plan.Error // what this version cannot enforce
+	refused []*plan.Error // what wall refuses to run
 
 	parsed  bool
 	spotted map[string][]entry // see spots

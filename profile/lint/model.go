@@ -180,8 +180,8 @@ func (x *check) model(f *profile.File) model {
 	if err == nil {
 		layers = stack.Layers()
 		for _, e := range located(stack.Err()) {
-			if errors.Is(e, errors.ErrUnsupported) && e.Origin.File == name {
-				x.later = append(x.later, e)
+			if e.Origin.File == name && (len(x.widened) == 0 || x.trusted) {
+				x.refused = append(x.refused, e)
 			}
 		}
 	}

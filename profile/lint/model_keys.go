@@ -7,8 +7,8 @@ import (
 	"github.com/wallsandbox/wall/profile"
 )
 
-// networkEntries takes the rest of a file apart: what this version of wall reads
-// and does not enforce yet.
+// networkEntries takes the rest of a file apart: hosts, ports, caches, and limits of
+// the run as a whole.
 func networkEntries(f *profile.File, layer int) []entry {
 	var es []entry
 	hosts := func(key string, l profile.List[profile.HostPattern]) {
@@ -88,10 +88,10 @@ func expandGroup(p string) []string {
 	return paths
 }
 
-// notInThisVersion finds what is part of the language and cannot be enforced yet.
-func notInThisVersion(x *check) {
+// refusedNetwork finds what wall refuses to run, whatever the host is.
+func refusedNetwork(x *check) {
 	before := ""
-	for _, e := range x.later {
+	for _, e := range x.refused {
 		if msg := e.Error(); msg != before { // a list once
 			f := x.at(e.Origin, "", msg)
 			f.Fix = clean(e.Hint)

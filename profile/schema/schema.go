@@ -94,9 +94,6 @@ func phase() object {
 func key(k profile.Key) object {
 	s := shape(k)
 	s["description"] = k.Doc
-	if k.Needs != "" {
-		s["description"] = k.Doc + " This version cannot enforce it yet, and refuses to run with it."
-	}
 	if k.Default != "" {
 		s["default"] = json.RawMessage(k.Default) // TOML and JSON write these alike
 	}
