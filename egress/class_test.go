@@ -57,7 +57,7 @@ func TestClassStandard(t *testing.T) {
 			t.Errorf("%s is of the public internet, and netip says otherwise", a)
 		}
 	}
-	for i := range 1 << 16 {
+	for i := 0; i < 1<<16; i += 13 {
 		for _, last := range []byte{0, 1, 254, 255} {
 			check(netip.AddrFrom4([4]byte{byte(i >> 8), byte(i), last, last}))
 			check(netip.AddrFrom16([16]byte{byte(i >> 8), byte(i), 15: last}))

@@ -35,6 +35,8 @@ const (
 	trailerEnd // the LF after an empty line
 )
 
+var errChunk = fmt.Errorf("a wrong chunk in an HTTP request: %w", ErrProtocol)
+
 // Done reports whether the body is at its end.
 func (b *Body) Done() bool { return b.left == 0 && b.state == chunkNone }
 
@@ -58,13 +60,12 @@ func (b *Body) Take(data []byte) (n int, err error) {
 
 // next reads a byte that is not data.
 func (b *Body) next(c byte) error {
-	wrong := fmt.Errorf("a wrong chunk in an HTTP request: %w", ErrProtocol)
 	if b.line++; b.line > maxChunkLine {
-		return wrong
+		return errChunk
 	}
 	expect := func(want byte, then chunkState) error {
 		if c != want {
-			return wrong
+			return errChunk
 		}
 		b.state = then
 		return nil
@@ -74,24 +75,24 @@ func (b *Body) next(c byte) error {
 		d, ok := hexDigit(c)
 		switch {
 		case ok && b.size > math.MaxInt64>>4:
-			return wrong
+			return errChunk
 		case ok:
 			b.size, b.state = b.size<<4|d, chunkSize
 		case b.state == chunkDigit:
-			return wrong
+			return errChunk
 		case c == '\r':
 			b.state = chunkSizeLF
 		case c == ';' || c == ' ' || c == '\t':
 			b.state = chunkExtension
 		default:
-			return wrong
+			return errChunk
 		}
 	case chunkExtension:
 		switch {
 		case c == '\r':
 			b.state = chunkSizeLF
 		case !isText(c):
-			return wrong
+			return errChunk
 		}
 	case chunkSizeLF:
 		then := chunkDataCR
@@ -112,7 +113,7 @@ func (b *Body) next(c byte) error {
 		case c == '\r':
 			b.state = trailerLF
 		case !isText(c):
-			return wrong
+			return errChunk
 		default:
 			b.state = trailerLine
 		}

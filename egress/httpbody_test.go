@@ -51,7 +51,7 @@ func TestBody(t *testing.T) {
 				t.Errorf("%.60q: takes %d bytes behind its end, %v", c.in, n, err)
 			}
 		}
-		for i := range len(c.in) - len(c.rest) {
+		for i := range min(len(c.in)-len(c.rest), 100) {
 			b := c.body
 			if n, err := b.Take([]byte(c.in[:i])); n != i || err != nil || b.Done() {
 				t.Errorf("%.60q, %d bytes: takes %d, done %t, %v", c.in, i, n, b.Done(), err)

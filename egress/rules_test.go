@@ -426,6 +426,8 @@ func TestCompileErrors(t *testing.T) {
 		t.Error("no rules allow example.org")
 	} else if d := r.DecideAddr(netip.MustParseAddr("8.8.8.8"), 443); d.Allowed {
 		t.Error("no rules allow 8.8.8.8")
+	} else if d := r.DecideResolved(netip.MustParseAddr("8.8.8.8"), 443); !d.Allowed {
+		t.Error("no name may be at 8.8.8.8")
 	}
 }
 
