@@ -98,7 +98,7 @@ func newSupply(t *testing.T) supply {
 		s.cache = filepath.Join(dir, "wall-test")
 	}
 	need(t, "qemu", os.MkdirAll(s.cache, 0o755))
-	s.busybox = s.fromPackage(t, "busybox-static", "", `^\./(usr/)?bin/busybox$`)
+	s.busybox = s.fromPackage(t, "busybox-static", "", `^\./(usr/)?bin/busybox$`, first)
 	tmp := t.TempDir()
 	build := func(env, pkg, cgo string, args ...string) []byte {
 		t.Helper()
@@ -129,14 +129,17 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// fromPackage gives the content of the one file whose name matches, in the
+// The modules of a kernel that wall has a use for, with those that they need.
+const moduleNames = `/kernel/(fs/overlayfs/overlay|lib/libcrc32c|net/netfilter/(nfnetlink|nf_tables|nf_conntrack|nf_nat|nft_chain_nat|nft_redir|nft_reject)|net/ipv[46]/netfilter/(nf_defrag|nf_reject|nft_reject)_ipv[46])\.ko(\.xz)?$`
+
+// fromPackage gives what pick takes of the files whose names match, in the
 // candidate version of a package or, for one that only depends on a kernel, in
 // that kernel's. What was fetched once stays in the cache, under a name that
 // begins with label; a machine without network or package lists uses the newest
 // there.
-func (s supply) fromPackage(t *testing.T, pkg, label, name string) []byte {
+func (s supply) fromPackage(t *testing.T, pkg, label, name string, pick picker) []byte {
 	t.Helper()
-	data, err := s.fetch(pkg, label, regexp.MustCompile(name))
+	data, err := s.fetch(pkg, label, regexp.MustCompile(name), pick)
 	if err != nil {
 		old, _ := filepath.Glob(filepath.Join(s.cache, label+pkg+"_*"))
 		slices.SortFunc(old, func(a, b string) int { return modTime(a).Compare(modTime(b)) })
@@ -163,7 +166,70 @@ var (
 	kernelField  = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-[0-9][^ ,]*-amd64)\b`)
 )
 
-func (s supply) fetch(pkg, label string, name *regexp.Regexp) ([]byte, error) {
+// A picker takes what is wanted of a package's files.
+type picker func(r *tar.Reader, name *regexp.Regexp) ([]byte, error)
+
+// next goes to the next regular file of that name.
+func next(r *tar.Reader, name *regexp.Regexp) (*tar.Header, error) {
+	for {
+		h, err := r.Next()
+		if err != nil || h.Typeflag == tar.TypeReg && name.MatchString(h.Name) {
+			return h, err
+		}
+	}
+}
+
+// first takes the content of the first file.
+func first(r *tar.Reader, name *regexp.Regexp) ([]byte, error) {
+	if _, err := next(r, name); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// every takes all of them, as an archive.
+func every(r *tar.Reader, name *regexp.Regexp) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for {
+		h, err := next(r, name)
+		if err == io.EOF && b.Len() > 0 {
+			err = w.Close()
+			return b.Bytes(), err
+		}
+		if err == nil {
+			err = w.WriteHeader(&tar.Header{Name: filepath.Base(h.Name), Mode: 0o644, Size: h.Size})
+		}
+		if err == nil {
+			_, err = io.Copy(w, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unpack gives the files of such an archive, in the directory dir.
+func unpack(t *testing.T, dir string, data []byte) []file {
+	t.Helper()
+	list := []file{{dir, typeDir | 0o755, nil}}
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, file{dir + "/" + h.Name, typeFile | 0o644, content})
+	}
+}
+
+func (s supply) fetch(pkg, label string, name *regexp.Regexp, pick picker) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), downloadTimeout)
 	defer cancel()
 	run := func(dir string, argv ...string) ([]byte, error) {
@@ -210,30 +276,21 @@ func (s supply) fetch(pkg, label string, name *regexp.Regexp) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for r := tar.NewReader(bytes.NewReader(tree)); ; {
-		h, err := r.Next()
-		if err != nil {
-			return nil, fmt.Errorf("no %v in package %s: %w", name, get, err)
-		}
-		if h.Typeflag != tar.TypeReg || !name.MatchString(h.Name) {
-			continue
-		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			return nil, err
-		}
-		part := filepath.Join(dir, "file")
-		if err := os.WriteFile(part, data, 0o644); err != nil {
-			return nil, err
-		}
-		return data, os.Rename(part, cached)
+	data, err := pick(tar.NewReader(bytes.NewReader(tree)), name)
+	if err != nil {
+		return nil, fmt.Errorf("no %v in package %s: %w", name, get, err)
 	}
+	part := filepath.Join(dir, "file")
+	if err := os.WriteFile(part, data, 0o644); err != nil {
+		return nil, err
+	}
+	return data, os.Rename(part, cached)
 }
 
 // boot runs the steps in a machine and gives their results, in order. It fails
 // the test when the machine does not come to the end of them, does not switch
 // itself off, or when its kernel complains.
-func (s supply) boot(t *testing.T, kernel, module []byte, parameters string, steps []kernels.Step) []kernels.Result {
+func (s supply) boot(t *testing.T, kernel, modules []byte, parameters string, steps []kernels.Step) []kernels.Result {
 	t.Helper()
 	list, err := json.Marshal(steps)
 	if err != nil {
@@ -243,7 +300,7 @@ func (s supply) boot(t *testing.T, kernel, module []byte, parameters string, ste
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for name, data := range map[string][]byte{
 		"kernel": kernel,
-		"initrd": archive([]file{
+		"initrd": archive(append([]file{
 			{"init", typeFile | 0o755, read(t, "guest/init")},
 			{"system", typeDir | 0o755, nil},
 			{"system" + kernels.StepsFile, typeFile | 0o644, list},
@@ -253,8 +310,7 @@ func (s supply) boot(t *testing.T, kernel, module []byte, parameters string, ste
 			{"system/usr/bin/guest", typeFile | 0o755, s.guest},
 			{"system/usr/bin/probe", typeFile | 0o755, s.probe},
 			{"system/usr/bin/wall", typeFile | 0o755, s.wall},
-			{"system/overlay.ko", typeFile | 0o644, module},
-		}),
+		}, unpack(t, "system/modules", modules)...)),
 	} {
 		if err := os.WriteFile(path(name), data, 0o644); err != nil {
 			t.Fatal(err)
