@@ -3,6 +3,7 @@ package egress
 import (
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,40 @@ func TestProxyTellsNoAddress(t *testing.T) {
 		b, err := io.ReadAll(c)
 		if !strings.HasPrefix(string(b), "HTTP/1.1 502 ") || strings.Contains(string(b), "93.184") || strings.Contains(string(b), "lookup") || strings.Contains(string(b), "dial") {
 			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	r := compile(t, []string{"example.org 443", "8.8.8.8/32 443"}, []string{"*.bad.test *"})
+	event := func(name string, d Decision) Event { return Event{Name: name, Reason: d.Reason} }
+	literal := func(addr string, port int) Event {
+		return Event{Addr: addr, Reason: r.DecideAddr(netip.MustParseAddr(addr), port).Reason}
+	}
+	for _, c := range []struct {
+		e    Event
+		want bool
+	}{
+		{event("other.test", r.Decide("other.test", 443)), true},
+		{event("other.test", r.DecideName("other.test")), true},
+		{event("example.org", r.Decide("example.org", 80)), true},
+		{event("example.org", r.Decide("example.org", 443)), false},
+		{event("x.bad.test", r.Decide("x.bad.test", 443)), false},
+		{event("x.bad.test", r.DecideName("x.bad.test")), false},
+		{event("localhost", r.Decide("localhost", 443)), false},
+		{event("example.org", r.DecideResolved(netip.MustParseAddr("10.0.0.1"), 443)), false},
+		{literal("9.9.9.9", 443), true},
+		{literal("8.8.8.8", 80), true},
+		{literal("10.0.0.1", 80), false},
+		{literal("169.254.169.254", 80), false},
+		{literal("127.0.0.1", 80), false},
+		{literal("64:ff9b::7f00:1", 80), false},
+		{literal("198.18.0.9", 80), false},
+		{Event{Reason: reasonNotName}, false},
+		{Event{}, false},
+	} {
+		if got := c.e.Missing(); got != c.want {
+			t.Errorf("%+v: %t, want %t", c.e, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/wallsandbox/wall/plan"
@@ -42,10 +43,18 @@ type Event struct {
 	Duration time.Duration
 }
 
-// Missing reports whether something was refused because no rule speaks of it, so that a
-// rule for what the event names would allow it.
+// Missing reports whether something was refused only because no rule speaks of it: a
+// name, or an address of the public internet. A rule for what the event names would
+// allow it.
 func (e Event) Missing() bool {
-	return e.Reason == reasonNone || e.Reason == reasonPort || e.Reason == reasonAddress
+	switch e.Reason {
+	case reasonNone:
+		return true
+	case reasonPort, reasonAddress:
+		addr, err := netip.ParseAddr(e.Addr)
+		return e.Addr == "" || err == nil && Class(addr) == ""
+	}
+	return false
 }
 
 // A Summary is what a box did on its network, in numbers.
