@@ -689,10 +689,10 @@ func (c *Cmd) Wait() error {
 func (c *Cmd) waitBox() error {
 	kind, body, err := readMessage(fdReader(c.status))
 	for err == nil && kind == msgStopped {
-		if c.term == nil || len(body) != 1 {
+		if c.term == nil || len(body) != 2 {
 			return errors.New("wall bug: stage 2 reports a stop without a terminal")
 		}
-		c.term.stopped(syscall.Signal(body[0]))
+		c.term.stopped(syscall.Signal(body[0]), body[1])
 		kind, body, err = readMessage(fdReader(c.status))
 	}
 	c.end()

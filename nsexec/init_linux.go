@@ -69,9 +69,12 @@ type stage2 struct {
 	allowed chan struct{} // closed when the command may be executed
 	losing  atomic.Bool   // mounts are gone and the box is being ended
 
-	tty     int         // the private terminal, -1 for none
-	front   bool        // the command starts in its foreground
-	stopped atomic.Bool // the command has stopped, stage 1 knows, and it has not been continued
+	tty   int  // the private terminal, -1 for none
+	front bool // the command starts in its foreground
+
+	job     sync.Mutex
+	stopped bool // the command has stopped, stage 1 knows, and it has not been continued
+	orders  byte // to go on so far, in the arithmetic of a byte
 }
 
 func (s *stage2) orderFD() int   { return s.base }
@@ -512,21 +515,14 @@ func (s *stage2) reap(pid int) {
 	go s.watchMounts()
 	counted := s.p.Bounds.Processes.By == plan.ByRlimit || s.p.Bounds.Processes.By == plan.ByWatch
 	var tasks uint64
-	options := 0
-	if s.tty >= 0 {
-		options = unix.WUNTRACED
-	}
 	for {
-		if counted && awaitChild(pid, options) {
+		if counted && s.awaitChild(pid) {
 			tasks = max(tasks, countTasks())
 		}
 		var ws unix.WaitStatus
-		n, err := unix.Wait4(-1, &ws, options, nil)
+		n, err := s.awaitJob(pid, &ws)
 		switch {
-		case err == nil && n == pid && ws.Stopped():
-			s.stop(ws.StopSignal())
-			continue
-		case err == unix.EINTR || (err == nil && n != pid):
+		case err == unix.EINTR || (err == nil && (n != pid || ws.Stopped())):
 			continue
 		case err != nil:
 			leave(plan.ExitFailed)
@@ -551,9 +547,9 @@ func (s *stage2) reap(pid int) {
 // awaitChild waits until there is something to wait for, without taking it, and
 // reports whether the command has ended: as a zombie it still holds its place among
 // the processes.
-func awaitChild(pid, options int) bool {
+func (s *stage2) awaitChild(pid int) bool {
 	var info unix.Siginfo
-	_ = retry(func() error { return unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|options, nil) })
+	_ = retry(func() error { return unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|s.stops(), nil) })
 	info = unix.Siginfo{}
 	err := retry(func() error { return unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil) })
 	return err == nil && info.Signo != 0

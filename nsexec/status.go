@@ -17,7 +17,7 @@ import (
 //	'R'  the command is executed next, with a limit of processes: pid 1 waits for orderExecute  body: empty
 //	'S'  the command was executed          body: empty
 //	'F'  a step failed, nothing was executed  body: failure as JSON
-//	'T'  the command stopped, on a private terminal  body: the signal, one byte
+//	'T'  the command stopped, on a private terminal  body: the signal, and the number of orders to go on so far, one byte each
 //	'E'  the command ended                 body: ended, fixed size
 //	'L'  mounts of the box are gone, it is ended  body: their mount points, NUL between them
 //

@@ -72,10 +72,42 @@ func (s *stage2) onTTY(attr *syscall.ProcAttr) {
 	attr.Sys = &syscall.SysProcAttr{Setpgid: true, Foreground: s.front, Ctty: s.tty}
 }
 
+// stops has the wait calls see stops too, where the command has a private terminal.
+func (s *stage2) stops() int {
+	if s.tty >= 0 {
+		return unix.WSTOPPED
+	}
+	return 0
+}
+
+// awaitJob is wait4(2). With a private terminal, a stop of the command is told in one with
+// learning of it, so that no order to go on comes between.
+func (s *stage2) awaitJob(pid int, ws *unix.WaitStatus) (n int, err error) {
+	if s.tty < 0 {
+		return unix.Wait4(-1, ws, 0, nil)
+	}
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		return 0, err
+	}
+	s.job.Lock()
+	defer s.job.Unlock()
+	// It may have been continued since.
+	n, err = unix.Wait4(-1, ws, unix.WUNTRACED|unix.WNOHANG, nil)
+	if err == nil && n == pid && ws.Stopped() {
+		s.stop(ws.StopSignal())
+	}
+	return n, err
+}
+
 // stop tells stage 1 that the command has stopped, and not again before stage 1
-// has had it go on.
+// has had it go on; job is held.
 func (s *stage2) stop(sig syscall.Signal) {
-	if s.stopped.CompareAndSwap(false, true) && writeAll(s.statusFD(), message(msgStopped, []byte{byte(sig)})) != nil {
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	if writeAll(s.statusFD(), message(msgStopped, []byte{byte(sig), s.orders})) != nil {
 		leave(plan.ExitFailed) // the launcher is gone
 	}
 }
@@ -83,6 +115,9 @@ func (s *stage2) stop(sig syscall.Signal) {
 // goOn has the command continue, in the foreground of its terminal or not. A job
 // that the command itself has put there stays.
 func (s *stage2) goOn(front bool) {
+	s.job.Lock()
+	defer s.job.Unlock()
+	s.orders++
 	pid := int(s.command.Load())
 	if pid == 0 || s.tty < 0 {
 		return
@@ -96,7 +131,7 @@ func (s *stage2) goOn(front bool) {
 	case !front && group == pid:
 		s.setFront(own)
 	}
-	s.stopped.Store(false)
+	s.stopped = false
 	if unix.Kill(-pid, unix.SIGCONT) != nil {
 		_ = unix.Kill(pid, unix.SIGCONT) // it may have ended already
 	}

@@ -323,5 +323,77 @@ func TestCopyEnds(t *testing.T) {
 		if !strings.HasPrefix(got.String(), "of the command") {
 			t.Errorf("flood %t: %.30q", flood, got.String())
 		}
+}
+
+// TestTTYStopIsOver: a stop that was reported before an order to go on reached the command
+// is over, and does not stop this process, which was brought to the front meanwhile.
+func TestTTYStopIsOver(t *testing.T) {
+	_, slave, _ := openTTY(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	term, err := newTerminal(int(slave.Fd()), nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // there is no output
+		for done := range term.flushes {
+			close(done)
+		}
+	}()
+	defer close(term.flushes)
+	term.control = int(w.Fd())
+	suspended := 0
+	term.suspend = func(syscall.Signal) bool { suspended++; return true }
+	term.mu.Lock()
+	ok := term.resume() // as after fg
+	term.mu.Unlock()
+	if !ok || !term.raw.Load() {
+		t.Fatal("the terminal was not taken")
+	}
+	for _, sig := range []syscall.Signal{unix.SIGTTIN, unix.SIGTSTP} {
+		if term.stopped(sig, 0); suspended != 0 || term.orders != 1 || !term.raw.Load() {
+			t.Errorf("%v from before: suspended %d times, %d orders", sig, suspended, term.orders)
+		}
+	}
+	if term.stopped(unix.SIGTSTP, 1); suspended != 1 || term.orders != 2 {
+		t.Errorf("a stop after the order: suspended %d times, %d orders", suspended, term.orders)
+	}
+	term.leave()
+}
+
+// TestTTYStopsAgain: every stop is told once, also when the program is told to go on
+// at any moment.
+func TestTTYStopsAgain(t *testing.T) {
+	_, slave, _ := openTTY(t)
+	const stops = 150
+	c := Command(ttyPlan(t, sh(`i=0; while [ $i -lt 150 ]; do kill -TSTP $$; i=$((i+1)); done; exit 4`)...))
+	c.Stdin = slave
+	suspended := 0
+	c.Suspend = func(syscall.Signal) bool { suspended++; return true }
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = c.Signal(unix.SIGCONT)
+			}
+		}
+	}()
+	_ = c.Wait()
+	close(stop)
+	<-done
+	if res := c.Result(); res.ExitCode != 4 || suspended > stops {
+		t.Errorf("%+v, suspended %d times by %d stops", res, suspended, stops)
 	}
 }

@@ -38,6 +38,7 @@ type terminal struct {
 	mu      sync.Mutex
 	master  int  // of the box's terminal, not blocking; -1 before and after
 	control int  // to stage 2; -1 after
+	orders  byte // sent to it, in the arithmetic of a byte
 	wants   bool // to be taken when wall is in the foreground
 	hup     func()
 
@@ -261,6 +262,7 @@ func (t *terminal) resized() {
 // order sends stage 2 one order; mu is held.
 func (t *terminal) order(b byte) {
 	if t.control >= 0 {
+		t.orders++
 		_ = writeAll(t.control, []byte{b}) // it fails when the box has ended
 	}
 }
@@ -268,9 +270,16 @@ func (t *terminal) order(b byte) {
 // stopped is called when the command has stopped by sig: this process stops, too,
 // as the caller's shell expects, and the command goes on when it does. Where it
 // cannot stop (see Cmd.Suspend) the command goes on at once.
-func (t *terminal) stopped(sig syscall.Signal) {
+//
+// orders are those that stage 2 had had by then. One that it had not has continued the command
+// since, or does so in a moment, and this process was brought to the foreground
+// or the background meanwhile: the stop is over.
+func (t *terminal) stopped(sig syscall.Signal, orders byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if orders != t.orders {
+		return
+	}
 	waits := sig == unix.SIGTTIN || sig == unix.SIGTTOU
 	if waits && !t.raw.Load() {
 		t.wants = true
