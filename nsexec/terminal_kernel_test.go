@@ -323,6 +323,7 @@ func TestCopyEnds(t *testing.T) {
 		if !strings.HasPrefix(got.String(), "of the command") {
 			t.Errorf("flood %t: %.30q", flood, got.String())
 		}
+	}
 }
 
 // TestTTYStopIsOver: a stop that was reported before an order to go on reached the command
