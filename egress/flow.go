@@ -238,18 +238,19 @@ func (f *flow) oneRequest(src *net.TCPConn, data []byte, pass func([]byte) error
 	}
 	defer src.SetReadDeadline(time.Time{})
 	for {
-		src.SetReadDeadline(time.Now().Add(headTime))
+		src.SetReadDeadline(time.Now().Add(answerTime))
 		_, err := src.Read(buf)
 		f.mu.Lock()
-		answered := f.passed[hostEnd]
+		ended := f.passed[hostEnd]
 		f.mu.Unlock()
-		switch quiet := f.s.now() - time.Duration(f.last.Load()); {
-		case err == io.EOF, answered:
+		quiet := f.s.now() - time.Duration(f.last.Load())
+		switch {
+		case err == io.EOF, ended:
 			return nil, nil
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return err, nil
-		case quiet >= headTime:
-			return refusal("another request on the connection, which the host has not ended"), nil
+		case f.moved[hostEnd].Load() > 0 && quiet >= answerTime:
+			return refusal("another request on the connection, which the host has not ended after its answer"), nil
 		}
 	}
 }
@@ -275,6 +276,10 @@ func (f *flow) broken(end int, err error) string {
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
+
+// answerTime is how long a host may pause in its answer to a request while the client
+// has sent another one.
+const answerTime = time.Second
 
 // mostReads bounds the pieces that a ClientHello comes in: each is looked at together
 // with all before it.

@@ -189,3 +189,44 @@ func TestOneRequest(t *testing.T) {
 		t.Errorf("a wrong chunk: %+v", e)
 	}
 }
+
+// TestOneRequestKeptOpen: where a host does not end the connection after its answer, a
+// client that sends another request on it gets the answer, and then a reset.
+func TestOneRequestKeptOpen(t *testing.T) {
+	const answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	w := newWorld(t, ruled(t, "example.org 80"))
+	w.name("example.org", "93.184.215.14")
+	got := make(chan string, 1)
+	w.host("93.184.215.14:80", func(c *net.TCPConn) {
+		defer c.Close()
+		r := bufio.NewReader(c)
+		for { // the head
+			line, err := r.ReadString('\n')
+			if err != nil || line == "\r\n" {
+				break
+			}
+		}
+		io.WriteString(c, answer)
+		rest, _ := io.ReadAll(r)
+		got <- string(rest)
+	})
+	c, err := net.Dial("tcp4", w.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	io.WriteString(c, crlf("GET http://example.org/ HTTP/1.1", "Host: example.org"))
+	b := make([]byte, len(answer))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != answer {
+		t.Fatalf("the answer %q, %v", b, err)
+	}
+	io.WriteString(c, crlf("GET http://other.test/ HTTP/1.1", "Host: other.test"))
+	wantReset(t, c)
+	if rest := <-got; rest != "" {
+		t.Errorf("the host got another request: %q", rest)
+	}
+	if e := w.find(KindClose); !strings.HasPrefix(e.Reason, "another request") {
+		t.Errorf("%+v", e)
+	}
+}
