@@ -49,7 +49,7 @@ func (r *resolver) network() error {
 		if cause := r.h.NoRedirect; cause != nil {
 			n.Method = plan.NetProxy
 			err = r.lost(plan.WallNetwork, "programs that ignore proxy variables reach no host", r.s.Network.Origin, cause,
-				"run \"wall doctor\" to see what is missing, usually the kernel module nf_tables")
+				"the kernel needs nftables: as root, modprobe -a nf_tables nft_chain_nat nft_redir nft_reject_ipv4 nft_reject_ipv6; \"wall doctor\" tells what is missing")
 		}
 	}
 	if n.Method == plan.NetNone && len(n.Loopback)+len(n.Publish) == 0 {

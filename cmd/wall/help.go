@@ -33,12 +33,21 @@ var (
 	topicFilesystem string
 	//go:embed topics/seccomp.txt
 	topicSeccomp string
+	//go:embed topics/network.txt
+	topicNetwork string
+	//go:embed topics/limits.txt
+	topicLimits string
+	//go:embed topics/caches.txt
+	topicCaches string
 )
 
 var topics = []topic{
 	{"profiles", "what a profile is and where it comes from", topicProfiles},
 	{"filesystem", "what the command sees and where it may write", topicFilesystem},
+	{"network", "which hosts and ports the command reaches", topicNetwork},
 	{"environment", "which variables the command gets", topicEnvironment},
+	{"caches", "private, warm caches of tools", topicCaches},
+	{"limits", "time, memory, processes and disk", topicLimits},
 	{"seccomp", "which system calls are refused", topicSeccomp},
 	{"gates", "commands with a verdict: results, logs, phases", topicGate},
 	{"records", "the box of a gate again, somewhere else", topicRecords},

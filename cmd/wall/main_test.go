@@ -14,6 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	nsexec.Main()
 	testscript.Main(m, map[string]func(){
-		"wall": func() { os.Exit(launch(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) },
+		"wall":             func() { os.Exit(launch(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) },
+		"without-nftables": withoutNftables,
 	})
 }

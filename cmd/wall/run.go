@@ -268,6 +268,9 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		}
 		j.learn(err)
 		next, resolveErr := j.plan()
+		if _, cannot := errors.AsType[*nsexec.NftablesError](err); cannot && resolveErr != nil {
+			return p, o, resolveErr // it says what may be done about that
+		}
 		if resolveErr != nil || !nsexec.Again(err, tries) && (tries >= maxStarts || reflect.DeepEqual(next, p)) {
 			return p, o, err
 		}

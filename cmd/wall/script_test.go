@@ -24,6 +24,7 @@ import (
 //
 //	exits N COMMAND...   the command must end with exactly this status
 //	json FILE KEY WANT   a field of a JSON object, as Go's %v prints it
+//	without-nftables COMMAND...   as on a kernel that cannot redirect connections
 //
 // and the conditions userns, seccomp, landlock:N, cgo, root and tool:NAME.
 func TestScripts(t *testing.T) {
