@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -195,6 +196,91 @@ func TestGateTerminated(t *testing.T) {
 		}
 		if code := shellStatus(cmd.ProcessState); code != 143 || v.Status != "failed" || v.Exit != 143 || !strings.HasPrefix(v.Output.Text, "cleaned") {
 			t.Errorf("exit status %d, %s, %d, %q", code, v.Status, v.Exit, v.Output.Text)
+		}
+	})
+}
+
+// TestGateToldToEnd: a command that makes nothing of being told to end is ended after
+// its grace, with all that it started, and the gate has not passed; neither has one that
+// ends with 0 then.
+func TestGateToldToEnd(t *testing.T) {
+	bothLevels(t, func(t *testing.T, flags []string) {
+		for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
+			for _, deaf := range []bool{true, false} {
+				b := newBox(t, "gate")
+				b.flags = append(b.flags, "--limit", "grace=100ms")
+				out, ready := filepath.Join(tempDir(t), "result.json"), filepath.Join(b.ws, "ready")
+				line := "trap 'exit 0' TERM INT HUP; echo >ready; while :; do sleep 0.01; done"
+				if deaf {
+					line = "trap '' TERM INT HUP; sleep 1000 & setsid sleep 1000 & echo begun; echo >ready; while :; do sleep 0.01; done"
+				}
+				cmd := gateCmd(b, out, flags, "/bin/sh", "-c", line)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if !within(time.Minute, func() bool { _, err := os.Stat(ready); return err == nil }) {
+					t.Error("the command did not start")
+				}
+				if err := cmd.Process.Signal(s); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- cmd.Wait() }()
+				select {
+				case <-done:
+				case <-time.After(2 * time.Minute):
+					_ = cmd.Process.Kill()
+					t.Fatalf("%v, deaf %t: it did not end", s, deaf)
+				}
+				var v verdict
+				if err := json.Unmarshal([]byte(read(t, out)), &v); err != nil {
+					t.Fatal(err)
+				}
+				want, text := 128+int(s), ""
+				if deaf {
+					want, text = 137, "begun"
+				}
+				if code := shellStatus(cmd.ProcessState); code != want || v.Status != "failed" || v.Exit != want || !strings.Contains(v.Output.Text, text) {
+					t.Errorf("%v, deaf %t: exit status %d, want %d; %s, %d, %q", s, deaf, code, want, v.Status, v.Exit, v.Output.Text)
+				}
+			}
+		}
+	})
+}
+
+// TestGateReaderGone: whoever reads the copy of the output may go away; the gate gives
+// its verdict all the same, and leaves nothing behind.
+func TestGateReaderGone(t *testing.T) {
+	bothLevels(t, func(t *testing.T, flags []string) {
+		b := newBox(t, "gate")
+		out, pid := filepath.Join(tempDir(t), "result.json"), filepath.Join(b.ws, "pid")
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := gateCmd(b, out, append([]string{"--stream"}, flags...), "/bin/sh", "-c", "sleep 1000 & echo $! >pid; echo x; while [ ! -e go ]; do sleep 0.01; done; echo y; echo z; exit 5")
+		cmd.Stdout = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if _, err := r.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		r.Close()
+		write(t, b.ws+"/go", "")
+		_ = cmd.Wait()
+		var v verdict
+		if err := json.Unmarshal([]byte(read(t, out)), &v); err != nil {
+			t.Fatal(err)
+		}
+		if code := shellStatus(cmd.ProcessState); code != 5 || v.Status != "failed" || !strings.HasSuffix(v.Output.Text, "z") || !strings.Contains(fmt.Sprint(v.Warnings), "standard output is not complete") {
+			t.Errorf("exit status %d, %s, %q, %q", code, v.Status, v.Output.Text, v.Warnings)
+		}
+		if len(flags) > 0 { // its number is the host's
+			if n, err := strconv.Atoi(strings.TrimSpace(read(t, pid))); err != nil || unix.Kill(n, 0) == nil {
+				t.Errorf("%v: process %d is left", err, n)
+			}
 		}
 	})
 }

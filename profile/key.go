@@ -204,7 +204,7 @@ var keyTable = []Key{
 	{Name: "limits.time", Type: TypeDuration, Tighten: LowerTighter,
 		Doc: "How long the command may run; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.Time }},
 	{Name: "limits.grace", Type: TypeDuration, Default: `"5s"`, Tighten: LowerTighter,
-		Doc: "How long the command has between SIGTERM and SIGKILL.", Since: "0.1.0", field: func(f *File) any { return &f.Grace }},
+		Doc: "How long the command has between SIGTERM, at the limit of time or sent to wall, and SIGKILL.", Since: "0.1.0", field: func(f *File) any { return &f.Grace }},
 	{Name: "limits.memory", Type: TypeSize, Tighten: LowerTighter,
 		Doc: "Memory of the whole box, swap included; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.Memory }},
 	{Name: "limits.processes", Type: TypeCount, Tighten: LowerTighter,

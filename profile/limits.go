@@ -16,7 +16,8 @@ func (r *resolver) bounds() error {
 		*to = plan.Bound{Value: v.V, By: by, Origin: v.Origin}
 		return true
 	}
-	if set(&b.Time, r.s.Time, plan.ByTimer) {
+	// Without a limit of time it is for a command that is told to end by a signal.
+	if set(&b.Time, r.s.Time, plan.ByTimer) || r.s.Grace.Set {
 		b.Grace = plan.Bound{Value: r.s.Grace.V, By: plan.ByTimer, Origin: r.s.Grace.Origin}
 	}
 	if v := r.s.Output; v.Set {

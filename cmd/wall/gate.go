@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"os/signal"
 	"reflect"
 	"strconv"
 
@@ -180,7 +182,12 @@ func (g *gateRun) run() error {
 	if err != nil {
 		r = gate.Refused(err)
 	} else {
-		signals = newRelay(useNone, cancel)
+		// A reader of the output that goes away gets no more of it; wall stays, which has a
+		// command to end and a verdict to give. Handled, it is as ever for the command.
+		pipe := make(chan os.Signal, 1)
+		signal.Notify(pipe, unix.SIGPIPE)
+		defer signal.Stop(pipe)
+		signals = newRelay(useNone, cancel, endsGate)
 		r = gate.RunPhases(ctx, phases, g.options(signals, status, &outs))
 		_, again := scratch.Collect(scratch.DefaultRoot(g.j.host.TempDir, g.j.host.UID))
 		collectErr = errors.Join(collectErr, again)
@@ -200,7 +207,10 @@ func (g *gateRun) settle(r *gate.Result, signals *relay) {
 	if signals == nil {
 		return
 	}
-	terminated, gaveUp := signals.stop()
+	told, gaveUp := signals.stop()
+	if text := signals.overdue(); text != "" {
+		r.Warnings = append(r.Warnings, text)
+	}
 	last := -1
 	for i, ph := range r.Phases {
 		if !ph.Skipped {
@@ -219,9 +229,9 @@ func (g *gateRun) settle(r *gate.Result, signals *relay) {
 		change(func(o *gate.Outcome) { o.Err, o.Exit = err, plan.ExitStatus(err) })
 	case gaveUp != 0:
 		change(func(o *gate.Outcome) { o.Status, o.Signal, o.Code, o.Exit = gate.Failed, gaveUp, -1, 128+int(gaveUp) })
-	case terminated && r.Status == gate.Passed:
-		// Whoever terminates wall must not read success: the work was cut short.
-		err := &plan.Error{Op: "wall got a SIGTERM while the command ran", Exit: 128 + int(unix.SIGTERM)}
+	case told != 0 && r.Status == gate.Passed:
+		// Whoever tells wall to end must not read success: the work was cut short.
+		err := &plan.Error{Op: "wall got a " + signalName(told) + " while the command ran", Exit: 128 + int(told)}
 		change(func(o *gate.Outcome) { o.Status, o.Err, o.Exit = gate.Failed, err, plan.ExitStatus(err) })
 	}
 }
@@ -305,8 +315,9 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 
 		FailOnDenial: g.f.failOnDenial,
 		Starting: func(phase string, p plan.Plan) error {
-			if signals.asked() {
-				return &plan.Error{Op: "stopped by SIGTERM before the command ran", Exit: 128 + int(unix.SIGTERM)}
+			<-signals.listening // a signal that ends wall would leave a command without a box behind
+			if s := signals.asked(); s != 0 {
+				return &plan.Error{Op: "stopped by " + signalName(s) + " before the command ran", Exit: 128 + int(s)}
 			}
 			if err := status.check(p, streams{}); err != nil {
 				return err
@@ -322,7 +333,7 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 		},
 		Failed: func(_ string, err error) { g.j.learn(err) },
 		Started: func(_ string, c *nsexec.Cmd) {
-			signals.start(c)
+			signals.start(c, graceOf(told))
 			outs.statusErr = errors.Join(outs.statusErr, status.send(event{Event: "started"}))
 		},
 		Ended: func(phase string, r nsexec.Result) {

@@ -334,7 +334,7 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signals := newRelay(useOf(p, s), cancel)
+	signals := newRelay(useOf(p, s), cancel, endsRun)
 	filled, err := values.Fill(ctx, p)
 	if err != nil {
 		err = o.stopped(signals, err)
@@ -359,7 +359,7 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 		err = o.stopped(signals, err)
 		return o, err
 	}
-	signals.start(cmd)
+	signals.start(cmd, graceOf(p))
 	end := "\n"
 	if signals.use == usePrivate {
 		end = "\r\n"                  // the terminal is raw
@@ -371,11 +371,15 @@ func start(ctx context.Context, s streams, p plan.Plan, values *source.Filler, s
 	}
 	statusErr := status.send(event{Event: "started"})
 	err = cmd.Wait()
-	o.terminated, o.gaveUp = signals.stop()
+	told, gaveUp := signals.stop()
+	o.terminated, o.gaveUp = told != 0, gaveUp
 	o.result = cmd.Result()
 	log.finish("", p, o.result.Network)
 	o.cleanup = cmd.CleanupError()
 	o.warnings = gitWarnings(gitBefore, viewGit(p))
+	if text := signals.overdue(); text != "" {
+		o.warnings = append(o.warnings, text)
+	}
 	if doubt := o.result.Doubts(p); doubt != "" {
 		o.warnings = append(o.warnings, doubt)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
 )
 
 // secondInterrupt is how soon a second Ctrl-C must follow the first to kill.
@@ -32,6 +34,26 @@ var forwarded = []os.Signal{
 // fromTerminal are the signals that a terminal sends to its whole foreground
 // process group.
 var fromTerminal = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
+
+// endsRun and endsGate are the signals that tell a command to end, so that one which
+// does not is killed. SIGINT and SIGHUP mean other things, too, to what wall run and
+// wall shell are used for: interpreters and servers go on.
+var (
+	endsRun  = []os.Signal{unix.SIGTERM}
+	endsGate = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
+)
+
+// defaultGrace is how long a command has to end when it was told to, where the plan
+// does not say. It is that of limits.grace.
+const defaultGrace = 5 * time.Second
+
+// graceOf is how long the command of p has to end when it was told to.
+func graceOf(p plan.Plan) time.Duration {
+	if p.Bounds.Grace == (plan.Bound{}) {
+		return defaultGrace
+	}
+	return time.Duration(p.Bounds.Grace.Value)
+}
 
 // deadly are the further signals that end a program written in Go. They are not
 // passed on; while the terminal is wall's, they must not end it as it is.
@@ -63,15 +85,19 @@ type relay struct {
 	continued chan struct{}      // a SIGCONT came, and what came before it was passed on
 	cancel    context.CancelFunc // gives up a box that is being built
 	use       terminalUse
+	ends      []os.Signal // those that tell the command to end
 
-	private    atomic.Pointer[target] // whose terminal is to be restored
-	mu         sync.Mutex
-	to         target           // nil until the command runs
-	timer      *time.Timer      // gives up
-	waiting    []syscall.Signal // for the command, from before it ran
-	gaveUp     syscall.Signal   // the signal that made wall give up before the command ran, 0 for none
-	terminated bool             // wall got a SIGTERM
-	interrupt  time.Time        // of the last SIGINT
+	private   atomic.Pointer[target] // whose terminal is to be restored
+	mu        sync.Mutex
+	to        target           // nil until the command runs
+	timer     *time.Timer      // gives up
+	waiting   []syscall.Signal // for the command, from before it ran
+	grace     time.Duration    // how long the command has to end
+	ending    *time.Timer      // kills it then; nil until it was told to end
+	killed    time.Duration    // after which grace it was killed
+	gaveUp    syscall.Signal   // the signal that made wall give up before the command ran, 0 for none
+	told      syscall.Signal   // the first of ends that wall got, 0 for none
+	interrupt time.Time        // of the last SIGINT
 }
 
 // newRelay starts to take signals; they wait for [relay.start]. When that is long
@@ -85,7 +111,9 @@ type relay struct {
 // Without a box (useShared) the command stays in wall's process group. Then it gets
 // what the terminal sends without wall's help, and would get it twice: wall only
 // outlives it, and stops and continues as any program.
-func newRelay(use terminalUse, cancel context.CancelFunc) *relay {
+//
+// A command that does not end within its grace after one of ends is killed.
+func newRelay(use terminalUse, cancel context.CancelFunc, ends []os.Signal) *relay {
 	r := &relay{
 		signals:   make(chan os.Signal, 64),
 		listening: make(chan struct{}),
@@ -93,6 +121,7 @@ func newRelay(use terminalUse, cancel context.CancelFunc) *relay {
 		continued: make(chan struct{}, 1),
 		cancel:    cancel,
 		use:       use,
+		ends:      ends,
 	}
 	asked := forwarded
 	if use == usePrivate {
@@ -143,8 +172,8 @@ func (r *relay) take(s syscall.Signal) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s == unix.SIGTERM {
-		r.terminated = true
+	if r.told == 0 && slices.Contains(r.ends, os.Signal(s)) {
+		r.told = s
 	}
 	if r.to != nil {
 		r.pass(s)
@@ -200,16 +229,27 @@ func (r *relay) pass(s syscall.Signal) {
 		}
 	}
 	_ = r.to.Signal(s)
+	if slices.Contains(r.ends, os.Signal(s)) && r.ending == nil {
+		to, grace := r.to, r.grace
+		r.ending = time.AfterFunc(grace, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.to == to && to.Kill() == nil {
+				r.killed = max(grace, 1) // 0 is for none
+			}
+		})
+	}
 }
 
 // watch says whose terminal to restore, from before the command runs.
 func (r *relay) watch(t target) { r.private.Store(&t) }
 
-// start says that the command runs, and passes on what has waited.
-func (r *relay) start(t target) {
+// start says that the command runs, which has so long to end when it is told to, and
+// passes on what has waited.
+func (r *relay) start(t target, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.to = t
+	r.to, r.grace = t, grace
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -219,19 +259,33 @@ func (r *relay) start(t target) {
 	r.waiting = nil
 }
 
-// stop ends the relay. terminated tells whether wall got a SIGTERM; gaveUp is the
-// signal that ended the run before the command ran, or 0.
-func (r *relay) stop() (terminated bool, gaveUp syscall.Signal) {
+// stop ends the relay. told is the signal that told the command to end, gaveUp the one
+// that ended the run before the command ran; or 0.
+func (r *relay) stop() (told, gaveUp syscall.Signal) {
 	<-r.listening
 	signal.Stop(r.signals) // nothing is sent to the channel any more
 	close(r.signals)
 	<-r.done
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.timer != nil {
-		r.timer.Stop()
+	for _, t := range []*time.Timer{r.timer, r.ending} {
+		if t != nil {
+			t.Stop()
+		}
 	}
-	return r.terminated, r.gaveUp
+	r.to = nil
+	return r.told, r.gaveUp
+}
+
+// overdue says that the command was killed because it did not end when it was told
+// to; "" when it was not. Call it after stop.
+func (r *relay) overdue() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed == 0 {
+		return ""
+	}
+	return "the command did not end within " + r.killed.Round(time.Millisecond).String() + " of " + signalName(r.told) + ", and was killed"
 }
 
 // dieOf ends wall by a signal. It returns when the signal is ignored.
@@ -252,12 +306,15 @@ func dieOf(s syscall.Signal) {
 func (r *relay) rest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.to, r.timer, r.interrupt = nil, nil, time.Time{}
+	if r.ending != nil {
+		r.ending.Stop()
+	}
+	r.to, r.timer, r.ending, r.interrupt = nil, nil, nil, time.Time{}
 }
 
-// asked gives whether wall got a SIGTERM so far.
-func (r *relay) asked() bool {
+// asked gives the signal so far that told the command to end, or 0.
+func (r *relay) asked() syscall.Signal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.terminated
+	return r.told
 }

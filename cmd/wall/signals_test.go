@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wallsandbox/wall/plan"
 )
 
 // A recorder is a target that writes down what it gets.
@@ -62,12 +64,12 @@ func raise(t *testing.T, s unix.Signal) {
 }
 
 func TestRelayPassesSignals(t *testing.T) {
-	r := newRelay(useNone, func() { t.Error("the box is given up") })
+	r := newRelay(useNone, func() { t.Error("the box is given up") }, endsRun)
 	<-r.listening
 	raise(t, unix.SIGUSR1) // waits for the command
 	time.Sleep(50 * time.Millisecond)
 	var rec recorder
-	r.start(&rec)
+	r.start(&rec, time.Minute)
 	if got := rec.wait(t, 1); got != "user defined signal 1" {
 		t.Errorf("got %s", got)
 	}
@@ -75,9 +77,9 @@ func TestRelayPassesSignals(t *testing.T) {
 		raise(t, s)
 		rec.wait(t, i+2)
 	}
-	terminated, gaveUp := r.stop()
-	if !terminated || gaveUp != 0 {
-		t.Errorf("terminated %v, gave up %v", terminated, gaveUp)
+	told, gaveUp := r.stop()
+	if told != unix.SIGTERM || gaveUp != 0 {
+		t.Errorf("told %v, gave up %v", told, gaveUp)
 	}
 	want := "user defined signal 1,hangup,quit,user defined signal 2,window changed,continued,terminated"
 	if got := rec.wait(t, 7); got != want {
@@ -86,10 +88,10 @@ func TestRelayPassesSignals(t *testing.T) {
 }
 
 func TestRelayKillsOnSecondInterrupt(t *testing.T) {
-	r := newRelay(useNone, func() {})
+	r := newRelay(useNone, func() {}, endsRun)
 	<-r.listening
 	var rec recorder
-	r.start(&rec)
+	r.start(&rec, time.Minute)
 	raise(t, unix.SIGINT)
 	rec.wait(t, 1)
 	raise(t, unix.SIGINT)
@@ -104,15 +106,68 @@ func TestRelayKillsOnSecondInterrupt(t *testing.T) {
 	if got := rec.wait(t, 3); got != "interrupt,kill,interrupt" {
 		t.Errorf("got %s", got)
 	}
-	if terminated, _ := r.stop(); terminated {
+	if told, _ := r.stop(); told != 0 {
 		t.Error("SIGINT is taken for SIGTERM")
+	}
+}
+
+// TestRelayGrace: a command that is told to end and does not is killed, once, after its
+// grace; one that ends is left alone, and so is the next one.
+func TestRelayGrace(t *testing.T) {
+	r := newRelay(useNone, func() {}, endsGate)
+	<-r.listening
+	var first, second recorder
+	r.start(&first, time.Hour)
+	raise(t, unix.SIGHUP)
+	first.wait(t, 1)
+	r.rest()
+	r.start(&second, 20*time.Millisecond)
+	raise(t, unix.SIGTERM)
+	raise(t, unix.SIGINT)
+	if got := second.wait(t, 3); got != "terminated,interrupt,kill" && got != "terminated,kill,interrupt" {
+		t.Errorf("got %s", got)
+	}
+	if told, _ := r.stop(); told != unix.SIGHUP {
+		t.Errorf("told %v", told)
+	}
+	if got := r.overdue(); got != "the command did not end within 20ms of SIGHUP, and was killed" {
+		t.Error(got)
+	}
+	if got := first.wait(t, 1); got != "hangup" {
+		t.Errorf("the one that ended got %s", got)
+	}
+	r = newRelay(useNone, func() {}, endsRun)
+	<-r.listening
+	var session recorder
+	r.start(&session, 0)
+	raise(t, unix.SIGHUP)
+	raise(t, unix.SIGINT)
+	session.wait(t, 2)
+	raise(t, unix.SIGTERM)
+	if got := session.wait(t, 4); !strings.HasSuffix(got, "terminated,kill") {
+		t.Errorf("a session got %s", got)
+	}
+	if told, _ := r.stop(); told != unix.SIGTERM {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestGraceOf(t *testing.T) {
+	var p plan.Plan
+	if got := graceOf(p); got != defaultGrace {
+		t.Errorf("got %v", got)
+	}
+	// "0" is a grace, too.
+	p.Bounds.Grace = plan.Bound{By: plan.ByTimer}
+	if got := graceOf(p); got != 0 {
+		t.Errorf("got %v", got)
 	}
 }
 
 func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
 		cancelled := make(chan struct{})
-		r := newRelay(useNone, func() { close(cancelled) })
+		r := newRelay(useNone, func() { close(cancelled) }, endsRun)
 		<-r.listening
 		raise(t, s)
 		select {
@@ -129,27 +184,27 @@ func TestRelayGivesUpBeforeTheStart(t *testing.T) {
 // TestRelayWaitsForTheStart: the command runs a little before wall knows; a
 // signal sent in between is the command's.
 func TestRelayWaitsForTheStart(t *testing.T) {
-	r := newRelay(useNone, func() { t.Error("the box is given up") })
+	r := newRelay(useNone, func() { t.Error("the box is given up") }, endsRun)
 	<-r.listening
 	raise(t, unix.SIGTERM)
 	time.Sleep(giveUpAfter / 10)
 	var rec recorder
-	r.start(&rec)
+	r.start(&rec, time.Minute)
 	if got := rec.wait(t, 1); got != "terminated" {
 		t.Errorf("got %s", got)
 	}
 	time.Sleep(giveUpAfter + giveUpAfter/10)
-	if terminated, gaveUp := r.stop(); !terminated || gaveUp != 0 {
-		t.Errorf("terminated %v, gave up %v", terminated, gaveUp)
+	if told, gaveUp := r.stop(); told != unix.SIGTERM || gaveUp != 0 {
+		t.Errorf("told %v, gave up %v", told, gaveUp)
 	}
 }
 
 // TestRelaySharesTheTerminal: the terminal has sent it to the command already.
 func TestRelaySharesTheTerminal(t *testing.T) {
-	r := newRelay(useShared, func() {})
+	r := newRelay(useShared, func() {}, endsRun)
 	<-r.listening
 	var rec recorder
-	r.start(&rec)
+	r.start(&rec, time.Minute)
 	for _, s := range []unix.Signal{unix.SIGINT, unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH, unix.SIGUSR1} {
 		raise(t, s)
 	}

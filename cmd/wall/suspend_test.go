@@ -47,9 +47,9 @@ func TestSuspendRace(t *testing.T) {
 		}
 		os.Exit(0)
 	case "wall":
-		r := newRelay(usePrivate, func() {})
+		r := newRelay(usePrivate, func() {}, endsRun)
 		<-r.listening
-		r.start(noTarget{})
+		r.start(noTarget{}, time.Minute)
 		for n := range rounds {
 			if !r.suspend(unix.SIGTSTP) {
 				t.Fatal("not stopped in round " + strconv.Itoa(n))
