@@ -295,13 +295,19 @@ func (s *Server) Close() Summary {
 	return s.sum
 }
 
-// draining reports whether a connection still brings what its closed end has sent.
+// draining reports whether a connection still brings what its closed end has sent, or
+// has not even been accepted.
 func (s *Server) draining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.flows {
 		if f.draining() {
 			return true
+		}
+	}
+	for _, c := range s.sockets {
+		if l, ok := c.(*net.TCPListener); ok && waiting(l) {
+			return true // it may have sent everything, too
 		}
 	}
 	return false

@@ -96,6 +96,21 @@ func hasEnded(c *net.TCPConn) bool {
 	return err == nil && is
 }
 
+// waiting reports whether connections are there to be accepted: of a listening socket,
+// that is what the kernel tells in place of unacknowledged segments.
+func waiting(l *net.TCPListener) bool {
+	rc, err := l.SyscallConn()
+	if err != nil {
+		return false
+	}
+	is := false
+	err = rc.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		is = err == nil && info.Unacked > 0
+	})
+	return err == nil && is
+}
+
 // unsent reports whether bytes are on the way to the other end of a connection, which
 // has been sent the end of the stream: that counts as one, and may be acknowledged late.
 func unsent(c *net.TCPConn) bool {

@@ -61,6 +61,16 @@ var netOps = map[string]func(string) (string, error){
 		}
 		return strings.TrimSpace(line), nil
 	},
+	// Connects, sends, and is gone.
+	"send": func(s string) (string, error) {
+		to, text, _ := strings.Cut(s, " ")
+		c, err := net.Dial("tcp", to)
+		if err != nil {
+			return short(err), nil
+		}
+		_, err = io.WriteString(c, text)
+		return short(err), err
+	},
 	"udp": func(to string) (string, error) {
 		c, err := net.Dial("udp", to)
 		if err != nil {
@@ -558,6 +568,62 @@ func TestNetworkLauncherKilled(t *testing.T) {
 		t.Fatalf("the published port is still taken: %v", err)
 	}
 	l.Close()
+}
+
+// What a command sends last arrives, although it does not wait for that and its box is
+// gone before wall has even seen the connection: so it is without a wall.
+func TestNetworkLastWords(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	words := make(chan string, 1000)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				r := bufio.NewReader(c)
+				if _, err := http.ReadRequest(r); err != nil {
+					words <- err.Error()
+					return
+				}
+				fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\r\n")
+				text, err := io.ReadAll(r)
+				words <- fmt.Sprint(string(text), err)
+			}()
+		}
+	}()
+	n := allowed(t)
+	n.Upstream.URL = "http://" + l.Addr().String()
+	const boxes = 60
+	var wg sync.WaitGroup
+	turn := make(chan struct{}, 10) // more than there are processors
+	for range boxes {
+		turn <- struct{}{}
+		p := networkPlan(t, n, "send 192.0.2.200:80 words")
+		wg.Go(func() {
+			defer func() { <-turn }()
+			if out, err := run(t, p); err != nil || out != "send 192.0.2.200:80 words: ok\n" {
+				t.Errorf("%q, %v", out, err)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range boxes {
+		select {
+		case got := <-words:
+			if got != "words<nil>" {
+				t.Errorf("%q arrives", got)
+			}
+		case <-time.After(clientPatience):
+			t.Fatalf("only the words of %d arrive", i)
+		}
+	}
 }
 
 // Many boxes at once, each with its own names and addresses, and nothing left.
