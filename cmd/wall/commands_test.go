@@ -176,11 +176,11 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"doctor", "TOKEN=sentinel"}, 2, "wall: error: wall doctor takes no argument, got TOKEN=...\n  hint: \"wall doctor --help\" shows the usage\n"},
 		{[]string{"env", "list", "TOKEN=sentinel=x"}, 2, "wall: error: wall env list takes no argument, got TOKEN=...\n  hint: \"wall env list --help\" shows the usage\n"},
 		{[]string{"env", "preview", "--surface", "TOKEN=sentinel"}, 2, "wall: error: there is no surface called TOKEN=...\n  hint: the surfaces are session, contract, gate, shell, terminal\n"},
-		{[]string{"help", "env", "TOKEN=sentinel"}, 2, "wall: error: no help on \"env TOKEN=...\"\n  hint: topics: profiles, filesystem, environment, seccomp, gates, records, exit-codes, json; \"wall help\" lists the commands\n"},
+		{[]string{"help", "env", "TOKEN=sentinel"}, 2, "wall: error: no help on \"env TOKEN=...\"\n  hint: topics: profiles, filesystem, network, environment, caches, limits, seccomp, gates, records, exit-codes, json; \"wall help\" lists the commands\n"},
 		{[]string{"version", "x"}, 2, "wall: error: wall version takes no argument, got x\n  hint: \"wall version --help\" shows the usage\n"},
 		{[]string{"completion"}, 2, "wall: error: completion needs the name of one shell\n  hint: bash, zsh or fish\n"},
 		{[]string{"completion", "tcsh"}, 2, "wall: error: no completion for shell tcsh\n  hint: bash, zsh or fish\n"},
-		{[]string{"help", "nosuch"}, 2, "wall: error: no help on nosuch\n  hint: topics: profiles, filesystem, environment, seccomp, gates, records, exit-codes, json; \"wall help\" lists the commands\n"},
+		{[]string{"help", "nosuch"}, 2, "wall: error: no help on nosuch\n  hint: topics: profiles, filesystem, network, environment, caches, limits, seccomp, gates, records, exit-codes, json; \"wall help\" lists the commands\n"},
 	} {
 		status, stdout, stderr := runCLI(t, tt.args...)
 		if status != tt.status || stderr != tt.stderr || stdout != "" {
