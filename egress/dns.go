@@ -13,9 +13,10 @@ import (
 type Resolver struct {
 	Rules *Rules
 	Table *Table
-	// Search is the search domains of the host, as of ParseName. They have no part in
-	// any answer.
-	Search []string
+	// Search is the search domains of the host, and Hostname its name, as of ParseName.
+	// They have no part in any answer.
+	Search   []string
+	Hostname string
 	Seen   func(Lookup) // called for every question, before its answer is given; may be nil
 }
 
@@ -23,9 +24,9 @@ type Resolver struct {
 type Lookup struct {
 	Name string // as of ParseName; as in a zone file, with escapes, when it is not a host name
 	Type string // "A", "HTTPS", "TYPE64"
-	// Aside is set for what programs look up that want nothing but what they may
-	// have: an allowed name with a search domain behind it, which resolvers try on their
-	// own, and the name of an address.
+	// Aside is set for refused names that programs look up without wanting to reach
+	// anything else: an allowed name with a search domain behind it, which resolvers try
+	// on their own, the name of this machine, and the name of an address.
 	Aside bool
 	Decision
 }
@@ -252,7 +253,7 @@ func (r *Resolver) look(q question) (rcode int, answers []record) {
 	default:
 		l.Name, l.Decision = name, r.Rules.DecideName(name)
 		if !l.Allowed {
-			rcode, l.Aside = rcodeName, r.searched(name)
+			rcode, l.Aside = rcodeName, r.aside(name)
 			break
 		}
 		v4, v6, ok := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback(), true
@@ -276,10 +277,14 @@ func (r *Resolver) look(q question) (rcode int, answers []record) {
 	return rcode, answers
 }
 
-// searched reports whether a name is an allowed one with a search domain behind it.
-func (r *Resolver) searched(name string) bool {
+// aside reports whether a refused name is that of this machine, or an allowed one, with
+// a search domain behind it.
+func (r *Resolver) aside(name string) bool {
+	if name == r.Hostname {
+		return true
+	}
 	for _, domain := range r.Search {
-		if wanted, ok := strings.CutSuffix(name, "."+domain); ok && r.Rules.DecideName(wanted).Allowed {
+		if wanted, ok := strings.CutSuffix(name, "."+domain); ok && (wanted == r.Hostname || r.Rules.DecideName(wanted).Allowed) {
 			return true
 		}
 	}

@@ -368,7 +368,7 @@ func TestAnswerAside(t *testing.T) {
 	r := testResolver(t)
 	var seen Lookup
 	r.Seen = func(l Lookup) { seen = l }
-	r.Search = []string{"corp.test", "sub.corp.test"}
+	r.Search, r.Hostname = []string{"corp.test", "sub.corp.test"}, "this.host"
 	for _, c := range []struct {
 		name, typ      string
 		allowed, aside bool
@@ -384,6 +384,11 @@ func TestAnswerAside(t *testing.T) {
 		{"bad.sub.test.corp.test", "A", false, false},
 		{"db.corp.test", "A", false, false},
 		{"corp.test", "A", false, false},
+		{"this.host", "A", false, true},
+		{"This.Host.corp.test", "AAAA", false, true},
+		{"this.host.other.test", "A", false, false},
+		{"that.host", "A", false, false},
+		{"x.this.host", "A", false, false},
 		{"other.test", "A", false, false},
 		{"1.0.0.10.in-addr.arpa", "PTR", false, true},
 		{"1.0.0.10.in-addr.arpa", "TXT", false, false},

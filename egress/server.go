@@ -113,8 +113,11 @@ func New(n plan.Network, o Options) (*Server, error) {
 	s.rules = rules
 	s.resolver = &Resolver{Rules: rules, Table: s.table, Seen: s.looked}
 	if n.Method == plan.NetRedirect {
-		text, _ := os.ReadFile("/etc/resolv.conf") // without it, more lookups are told as refused
+		// Without these, more lookups are told as refused.
+		text, _ := os.ReadFile("/etc/resolv.conf")
 		s.resolver.Search = searchDomains(string(text))
+		name, _ := os.Hostname()
+		s.resolver.Hostname, _ = ParseName(name)
 	}
 	if s.upstream, err = parseUpstream(n.Upstream); err != nil {
 		return nil, err
