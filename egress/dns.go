@@ -17,7 +17,7 @@ type Resolver struct {
 	// They have no part in any answer.
 	Search   []string
 	Hostname string
-	Seen   func(Lookup) // called for every question, before its answer is given; may be nil
+	Seen     func(Lookup) // called for every question, before its answer is given; may be nil
 }
 
 // A Lookup is a question about a name, and the decision.
