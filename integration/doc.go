@@ -8,7 +8,9 @@
 //
 // WALL_BIN and WALL_PROBE name binaries that exist; unset, the tests build them.
 // WALL_TEST_REQUIRE is a comma list of words (userns, landlock, seccomp, home,
-// tools, and names of programs) whose absence is a failure instead of a skip.
-// What the tests do not cover: limits on time and memory, the network
-// allow-list, terminals.
+// internet, tools, and names of programs) whose absence is a failure instead of
+// a skip.
+//
+// Tests of the network have an internet of their own, made of network
+// namespaces; nothing of theirs leaves the machine.
 package integration

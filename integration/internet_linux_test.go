@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -70,6 +71,7 @@ var zone = map[string][]string{
 	"www.web.test.":       {webV4, webV6},
 	"*.sub.test.":         {webV4, webV6},
 	"a.b.sub.test.":       {webV4},
+	"x.bad.sub.test.":     {webV4},
 	"sub.test.":           {webV4},
 	"v4.test.":            {webV4},
 	"v6.test.":            {webV6},
@@ -101,6 +103,8 @@ var zone = map[string][]string{
 	"sixtofour.test.":     {"2002:a00:5::1"},
 	"teredo.test.":        {"2001:0:a00:5::1"},
 	"own.test.":           {ownV4, ownV6},
+	"granted.test.":       {"10.7.7.7"},
+	"proxy.test.":         {"93.184.216.128"},
 
 	"rebind.test.": {webV4, "127.0.0.1"}, // one after the other, see answer
 	"slow.test.":   nil,                  // never an answer
@@ -181,6 +185,10 @@ route add default via %s
 `, cmd.Process.Pid, ownV4, ownV6, gatewayV4, gatewayV6)); err != nil {
 		return 0, err
 	}
+	// Tests listen where they like, as an ordinary user, too.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil {
+		return 0, err
+	}
 	// "go", and it says "ready" when it serves.
 	if _, err := unix.Write(pair[0], []byte("go\n")); err != nil {
 		return 0, err
@@ -215,6 +223,7 @@ type report struct {
 	Packets []string // "tcp 1.2.3.4:443", "udp [::1]:53", "icmp 1.2.3.4": each destination once
 	Queries []string // "A web.test.", each once
 	Ends    []string // how connections to the port portEnds ended: "eof 5" (bytes), "reset 5"
+	Asked   []string // "CONNECT web.test:443", what the proxy was asked for
 }
 
 // seen gives everything since the last call.
@@ -236,6 +245,17 @@ func (w *internet) seen() report {
 	return r
 }
 
+// only fails the test when a packet went to somewhere else than the
+// destinations, the resolver apart.
+func (w *internet) only(r report, destinations ...string) {
+	w.t.Helper()
+	for _, p := range r.Packets {
+		if p != "udp "+resolverV4+":53" && p != "tcp "+resolverV4+":53" && !slices.Contains(destinations, p) {
+			w.t.Errorf("a packet left for %s", p)
+		}
+	}
+}
+
 // Ports of the servers, which have every address.
 const (
 	portEcho   = 7    // TCP and UDP: what comes goes back; after the end of file, the end
@@ -248,6 +268,7 @@ const (
 	portReset  = 5003 // resets the connection when a byte has come
 	portEnds   = 5004 // reads, and reports how the connection ended
 	portSilent = 5005 // accepts and says nothing
+	portProxy  = 3128 // CONNECT for every host, which is this one
 )
 
 // world is the state of the process that is the internet.
@@ -507,7 +528,7 @@ func listenUDP(network string, port int) (*net.UDPConn, error) {
 		if network == "udp4" {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
 		} else {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			err = errors.Join(unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1), unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1))
 		}
 	})
 	return conn, err
@@ -623,7 +644,7 @@ func (w *world) servers() error {
 			from = tls.NewListener(l, config)
 		}
 		go func() {
-			s := &http.Server{Handler: handler, ErrorLog: nil}
+			s := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 			_ = s.Serve(from)
 		}()
 	}
@@ -638,12 +659,7 @@ func (w *world) servers() error {
 	}
 	for port, f := range map[int]func(net.Conn){
 		portEcho: func(c net.Conn) { _, _ = io.Copy(c, c) },
-		portBulk: func(c net.Conn) {
-			var n int64
-			if _, err := fmt.Fscanln(c, &n); err == nil {
-				_, _ = io.CopyN(c, zeros{}, n)
-			}
-		},
+		portBulk: bulkServer,
 		portCount: func(c net.Conn) {
 			n, err := io.Copy(io.Discard, c)
 			fmt.Fprintf(c, "%d bytes %v\n", n, err)
@@ -661,6 +677,27 @@ func (w *world) servers() error {
 			w.note(&w.report.Ends, fmt.Sprintf("%s %d", how, n))
 		},
 		portSilent: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
+		portProxy: func(c net.Conn) {
+			in := bufio.NewReader(c)
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			w.note(&w.report.Asked, r.Method+" "+r.RequestURI)
+			_, port, _ := net.SplitHostPort(r.RequestURI)
+			to, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+			if err != nil {
+				fmt.Fprint(c, "HTTP/1.1 502 no\r\n\r\n")
+				return
+			}
+			defer to.Close()
+			fmt.Fprint(c, "HTTP/1.1 200 yes\r\n\r\n")
+			go func() {
+				_, _ = io.Copy(to, in)
+				_ = to.(*net.TCPConn).CloseWrite()
+			}()
+			_, _ = io.Copy(c, to)
+		},
 	} {
 		if err := w.listen(port, f); err != nil {
 			return err
@@ -669,9 +706,20 @@ func (w *world) servers() error {
 	return nil
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+func bulkServer(c net.Conn) {
+	var n int
+	if _, err := fmt.Fscanln(c, &n); err != nil {
+		return
+	}
+	buf := make([]byte, 256<<10)
+	for n > 0 {
+		m, err := c.Write(buf[:min(n, len(buf))])
+		if err != nil {
+			return
+		}
+		n -= m
+	}
+}
 
 // programs starts real servers: git daemon, and dropbear where it is installed.
 // They serve the repository srv/git/repo.

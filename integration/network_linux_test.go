@@ -51,6 +51,7 @@ type client struct {
 	// replaced.
 	argv []string
 	want string // in its output when it got there
+	slow bool   // to start
 }
 
 const (
@@ -89,22 +90,22 @@ int main(int argc, char **argv) {
 )
 
 var clients = []client{
-	{"curl", "curl", []int{443, 8443}, []string{"curl", "-sS", "--cacert", "DIR/ca.pem", "https://HOST:PORT/"}, "reached"},
-	{"wget", "wget", []int{443, 8443}, []string{"wget", "-qO-", "--tries=1", "--ca-certificate=DIR/ca.pem", "https://HOST:PORT/"}, "reached"},
-	{"git-https", "git", []int{443, 8443}, []string{"git", "-c", "http.sslCAInfo=DIR/ca.pem", "ls-remote", "https://HOST:PORT/git/repo"}, "refs/heads/main"},
-	{"git-ssh", "dropbear", []int{22}, []string{"git", "-c", "core.sshCommand=" + ssh, "ls-remote", "ssh://ME@HOST:PORT" + srv + "/git/repo"}, "refs/heads/main"},
-	{"git", "git", []int{9418}, []string{"git", "ls-remote", "git://HOST:PORT/git/repo"}, "refs/heads/main"},
-	{"ssh", "dropbear", []int{22}, append(strings.Fields(ssh), "-p", "PORT", "-l", "ME", "BARE", "echo reached"), "reached"},
-	{"go", "go", []int{443, 8443}, []string{"env", envStage + "=client", "GODEBUG=netdns=cgo", "DIR/test", "https://HOST:PORT/", "DIR/ca.pem"}, "reached"},
-	{"go-static", "go", []int{443, 8443}, []string{"PROBE", "try", "get", "https://HOST:PORT/", "DIR/ca.pem"}, "ok reached"},
-	{"node", "node", []int{443, 8443}, []string{"env", "NODE_EXTRA_CA_CERTS=DIR/ca.pem", "node", "-e", nodeScript, "https://HOST:PORT/"}, "reached"},
-	{"python", "/usr/bin/python3", []int{443, 8443}, []string{"/usr/bin/python3", "-c", pyScript, "https://HOST:PORT/", "DIR/ca.pem"}, "reached"},
-	{"python-socket", "/usr/bin/python3", []int{80, 8080}, []string{"/usr/bin/python3", "-c", pySocket, "BARE", "PORT"}, "reached"},
-	{"jvm", "keytool", []int{443, 8443}, []string{"keytool", "-printcert", "-sslserver", "HOST:PORT"}, "Issuer: CN=Test CA"},
-	{"netcat", "nc", []int{80, 8080}, []string{"/bin/sh", "-c", ncScript, "BARE", "PORT"}, "reached"},
-	{"bash", "bash", []int{80, 8080}, []string{"bash", "-c", bashScript, "BARE", "PORT"}, "reached"},
-	{"busybox", "busybox", []int{80, 8080}, []string{"busybox", "wget", "-qO-", "http://HOST:PORT/"}, "reached"},
-	{"musl", "musl-gcc", []int{80, 8080}, []string{"DIR/musl", "BARE", "PORT"}, "reached"},
+	{"curl", "curl", []int{443, 8443}, []string{"curl", "-sS", "--cacert", "DIR/ca.pem", "https://HOST:PORT/"}, "reached", false},
+	{"wget", "wget", []int{443, 8443}, []string{"wget", "-qO-", "--tries=1", "--ca-certificate=DIR/ca.pem", "https://HOST:PORT/"}, "reached", false},
+	{"git-https", "git", []int{443, 8443}, []string{"git", "-c", "http.sslCAInfo=DIR/ca.pem", "ls-remote", "https://HOST:PORT/git/repo"}, "refs/heads/main", false},
+	{"git-ssh", "dropbear", []int{22}, []string{"git", "-c", "core.sshCommand=" + ssh, "ls-remote", "ssh://ME@HOST:PORT" + srv + "/git/repo"}, "refs/heads/main", false},
+	{"git", "git", []int{9418}, []string{"git", "ls-remote", "git://HOST:PORT/git/repo"}, "refs/heads/main", false},
+	{"ssh", "dropbear", []int{22}, append(strings.Fields(ssh), "-p", "PORT", "-l", "ME", "BARE", "echo reached"), "reached", false},
+	{"go", "go", []int{443, 8443}, []string{"env", envStage + "=client", "GODEBUG=netdns=cgo", "DIR/test", "https://HOST:PORT/", "DIR/ca.pem"}, "reached", false},
+	{"go-static", "go", []int{443, 8443}, []string{"PROBE", "try", "get", "https://HOST:PORT/", "DIR/ca.pem"}, "ok reached", false},
+	{"node", "node", []int{443, 8443}, []string{"env", "NODE_EXTRA_CA_CERTS=DIR/ca.pem", "node", "-e", nodeScript, "https://HOST:PORT/"}, "reached", true},
+	{"python", "/usr/bin/python3", []int{443, 8443}, []string{"/usr/bin/python3", "-c", pyScript, "https://HOST:PORT/", "DIR/ca.pem"}, "reached", false},
+	{"python-socket", "/usr/bin/python3", []int{80, 8080}, []string{"/usr/bin/python3", "-c", pySocket, "BARE", "PORT"}, "reached", false},
+	{"jvm", "keytool", []int{443, 8443}, []string{"keytool", "-printcert", "-sslserver", "HOST:PORT"}, "Issuer: CN=Test CA", true},
+	{"netcat", "nc", []int{80, 8080}, []string{"/bin/sh", "-c", ncScript, "BARE", "PORT"}, "reached", false},
+	{"bash", "bash", []int{80, 8080}, []string{"bash", "-c", bashScript, "BARE", "PORT"}, "reached", false},
+	{"busybox", "busybox", []int{80, 8080}, []string{"busybox", "wget", "-qO-", "http://HOST:PORT/"}, "reached", false},
+	{"musl", "musl-gcc", []int{80, 8080}, []string{"DIR/musl", "BARE", "PORT"}, "reached", false},
 }
 
 // A visit is one client on its way to one host.
@@ -216,8 +217,12 @@ func TestNetworkModes(t *testing.T) {
 	kit := w.kit()
 	var visits []visit
 	for _, c := range here(t) {
-		visits = append(visits, visit{c, "web.test", c.ports[0]}, visit{c, webV4, c.ports[0]}, visit{c, "[" + webV6 + "]", c.ports[0]})
+		visits = append(visits, visit{c, "web.test", c.ports[0]}, visit{c, webV4, c.ports[0]})
+		if !c.slow {
+			visits = append(visits, visit{c, "[" + webV6 + "]", c.ports[0]})
+		}
 	}
+	base := map[string]int64{} // what the client takes when it gets there
 	for _, mode := range []string{"host", "none"} {
 		t.Run(mode, func(t *testing.T) {
 			b := newBox(t, "agent")
@@ -226,8 +231,9 @@ func TestNetworkModes(t *testing.T) {
 				if visits[i].got(e) != (mode == "host") {
 					t.Errorf("%s: ended with %d after %d ms:\n%s", visits[i], e.Code, e.Millis, e.Out)
 				}
-				// musl does not hear of a network that cannot be reached.
-				if mode == "none" && visits[i].name != "musl" && e.Millis > hang {
+				if mode == "host" {
+					base[visits[i].name] = max(base[visits[i].name], e.Millis)
+				} else if e.Millis > hang+3*base[visits[i].name] && visits[i].name != "musl" { // which does not hear of a network that cannot be reached
 					t.Errorf("%s took %d ms to fail", visits[i], e.Millis)
 				}
 			}
@@ -239,5 +245,82 @@ func TestNetworkModes(t *testing.T) {
 				t.Errorf("the internet saw only %v", r)
 			}
 		})
+	}
+}
+
+// allowBox gives a box with a network of its own and what the profile says in
+// the table [network] besides.
+func allowBox(t *testing.T, lines string) *box {
+	t.Helper()
+	b := newBox(t, filepath.Join(tempDir(t), "net.toml"))
+	write(t, b.profile, "version = 1\nextends = \"agent\"\n[network]\nmode = \"allow\"\n"+lines)
+	return b
+}
+
+// TestNetworkClients: real clients, which know nothing of a proxy, reach the
+// hosts and ports of the profile and no others, and are not left waiting.
+func TestNetworkClients(t *testing.T) {
+	w := inInternet(t)
+	if w == nil {
+		return
+	}
+	kit := w.kit()
+	type try struct {
+		visit
+		got bool
+	}
+	var tries []try
+	proxies := []string{"env", "http_proxy=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "ALL_PROXY=socks5h://127.0.0.1:9", "NO_PROXY=*"}
+	for _, c := range here(t) {
+		faked := c
+		faked.name, faked.argv = c.name+" with a made-up proxy", append(slices.Clone(proxies), c.argv...)
+		if len(c.ports) > 1 {
+			tries = append(tries, try{visit{c, "web.test", c.ports[1]}, false})
+		}
+		tries = append(tries,
+			try{visit{c, "web.test", c.ports[0]}, true},
+			try{visit{c, "other.test", c.ports[0]}, false},
+			try{visit{c, webV4, c.ports[0]}, false})
+		if !c.slow {
+			tries = append(tries,
+				try{visit{c, "v6.test", c.ports[0]}, true},
+				try{visit{faked, "other.test", c.ports[0]}, false},
+				try{visit{c, "[" + webV6 + "]", c.ports[0]}, false})
+		}
+	}
+	var visits []visit
+	for _, x := range tries {
+		visits = append(visits, x.visit)
+	}
+	b := allowBox(t, `allow = ["web.test", "web.test:22", "web.test:9418", "v6.test:*"]`)
+	b.flags = []string{"--ro", kit}
+	w.seen()
+	base := map[string]int64{} // what the client takes when it gets there
+	results := b.visits(kit, visits)
+	for i, e := range results {
+		t.Logf("%-50s %5d ms", visits[i], e.Millis)
+		if name := visits[i].name; tries[i].got {
+			base[name] = max(base[name], e.Millis)
+		}
+	}
+	for i, e := range results {
+		if visits[i].got(e) != tries[i].got {
+			t.Errorf("%s: ended with %d after %d ms:\n%s", visits[i], e.Code, e.Millis, e.Out)
+		}
+		name, _, _ := strings.Cut(visits[i].name, " ")
+		if !tries[i].got && e.Millis > hang+3*base[name] {
+			t.Errorf("%s took %d ms to fail", visits[i], e.Millis)
+		}
+	}
+	r := w.seen()
+	var may []string
+	for _, port := range []int{22, 80, 443, 9418} {
+		may = append(may, fmt.Sprintf("tcp %s:%d", webV4, port), fmt.Sprintf("tcp [%s]:%d", webV6, port))
+	}
+	w.only(r, may...)
+	for _, q := range r.Queries {
+		if !anyOf(q, "A web.test.|AAAA web.test.|A v6.test.|AAAA v6.test.") {
+			t.Errorf("the resolver was asked for %s", q)
+		}
 	}
 }

@@ -170,8 +170,9 @@ var imports = map[string]map[string]string{
 	"integration/kernels":       {},
 	"integration/kernels/guest": {"integration/kernels": "the steps and their results"},
 	"integration/probe": {
-		"golang.org/x/net/bpf":  "assembles a filter behind which a facility of the kernel looks missing",
-		"golang.org/x/sys/unix": "system calls",
+		"golang.org/x/net/bpf":            "assembles a filter behind which a facility of the kernel looks missing",
+		"golang.org/x/net/dns/dnsmessage": "asks a name server what it likes",
+		"golang.org/x/sys/unix":           "system calls",
 	},
 	"integration": {},
 }

@@ -136,7 +136,8 @@ func (s *stage2) network() error {
 	}
 	if n.Method == plan.NetRedirect {
 		if err := redirectAll(families(v6), capturePort(n), list, fds); err != nil {
-			return &plan.Error{Op: "cannot redirect the connections of the command", Origin: n.Origin, Err: &NftablesError{err}, Hint: hintNftables}
+			return &plan.Error{Op: "cannot redirect the connections of the command", Origin: n.Origin, Err: &NftablesError{err},
+				Hint: hintNftables + "; or let programs use a proxy instead, with --if-unavailable degrade"}
 		}
 	}
 	if err := sendFiles(s.netFD(), v6, fds); err != nil {

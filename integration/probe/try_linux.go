@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -121,6 +123,18 @@ func init() {
 		"ask-udp":          askUDP,
 		"bind-tcp":         bindTCP,
 		"get":              get,
+		"reach":            reach,
+		"talk":             talk,
+		"say":              say,
+		"send-udp":         sendUDP,
+		"dns":              askDNS,
+		"tls":              talkTLS,
+		"halves":           halves,
+		"flood":            flood,
+		"short":            short,
+		"loris":            loris,
+		"names":            names,
+		"bulk":             bulk,
 		"socket": func(a []string) (string, error) {
 			fd, err := unix.Socket(number(a[0]), number(a[1])|unix.SOCK_CLOEXEC, number(a[2]))
 			if err == nil {
@@ -495,8 +509,11 @@ func connectUnix(name string, kind int) (string, error) {
 
 func sockaddr(ip, port string) (int, unix.Sockaddr) {
 	if strings.Contains(ip, ":") {
-		sa := &unix.SockaddrInet6{Port: number(port)}
-		sa.Addr[15] = 1
+		a := netip.MustParseAddr(ip)
+		sa := &unix.SockaddrInet6{Port: number(port), Addr: a.As16()}
+		if dev, err := net.InterfaceByName(a.Zone()); err == nil {
+			sa.ZoneId = uint32(dev.Index)
+		}
 		return unix.AF_INET6, sa
 	}
 	sa := &unix.SockaddrInet4{Port: number(port)}
@@ -506,7 +523,7 @@ func sockaddr(ip, port string) (int, unix.Sockaddr) {
 	return unix.AF_INET, sa
 }
 
-// dialTCP connects within a second; IPv6 knows ::1 only.
+// dialTCP connects within a second.
 func dialTCP(ip, port string, proto int) (string, error) {
 	family, sa := sockaddr(ip, port)
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)

@@ -38,6 +38,9 @@ func without(args []string) {
 			{unix.SYS_LANDLOCK_ADD_RULE, always, 0, 0, unix.ENOSYS},
 			{unix.SYS_LANDLOCK_RESTRICT_SELF, always, 0, 0, unix.ENOSYS},
 		},
+		"nftables": {
+			{unix.SYS_SOCKET, 2, ^uint32(0), unix.NETLINK_NETFILTER, unix.EPROTONOSUPPORT}, // no other family has this protocol
+		},
 		"seccomp": {
 			{unix.SYS_SECCOMP, always, 0, 0, unix.ENOSYS},
 			{unix.SYS_PRCTL, 0, ^uint32(0), unix.PR_SET_SECCOMP, unix.EINVAL},
