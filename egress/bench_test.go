@@ -13,13 +13,14 @@ import (
 
 const streamSize = 64 << 20
 
-// TestMain makes the program a peer of a benchmark when it was started as one: like
-// the command and the host, and unlike a goroutine, it shares no scheduler with the
-// Server.
+// TestMain makes the program a peer when it was started as one: like the command and
+// the host, and unlike a goroutine, it shares neither a scheduler nor limits with the tests.
 func TestMain(m *testing.M) {
 	switch os.Getenv("EGRESS_PEER") {
 	case "":
 		os.Exit(m.Run())
+	case "full":
+		fmt.Println(noDescriptors())
 	case "send":
 		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {

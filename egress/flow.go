@@ -74,13 +74,13 @@ func (f *flow) end(reason string) {
 	}
 }
 
-// draining reports whether the box has closed its end, and not all that it sent has
-// been passed on.
+// draining reports whether something that the box has sent has not been passed on yet.
+// It is for boxes that have ended.
 func (f *flow) draining() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.ends[boxEnd]
-	return !f.over && !f.passed[boxEnd] && c != nil && hasEnded(c)
+	return !f.over && !f.passed[boxEnd] && c != nil && bringing(c)
 }
 
 // tell adds an event about the flow.

@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -73,6 +75,8 @@ func ruled(t testing.TB, rules ...string) plan.Network {
 	return n
 }
 
+var worlds atomic.Int64 // that are open
+
 func newWorld(t testing.TB, n plan.Network, change ...func(*world, *Options, *Sockets)) *world {
 	t.Helper()
 	w := &world{TB: t, target: make(map[string]netip.AddrPort), names: make(map[string][]netip.Addr), hosts: make(map[string]string)}
@@ -120,7 +124,19 @@ func newWorld(t testing.TB, n plan.Network, change ...func(*world, *Options, *So
 	if w.tune != nil {
 		w.tune(w.Server)
 	}
-	t.Cleanup(func() { w.Close() })
+	worlds.Add(1)
+	t.Cleanup(func() {
+		w.Close()
+		if worlds.Add(-1) > 0 {
+			return // the test has others, whose goroutines look the same
+		}
+		// Nothing of them runs any more, apart from last steps.
+		buf := make([]byte, 1<<20)
+		w.until("end of the Server's goroutines", func() bool {
+			stacks := string(buf[:runtime.Stack(buf, true)])
+			return !strings.Contains(stacks, "egress.(*Server)") && !strings.Contains(stacks, "egress.(*flow)") && !strings.Contains(stacks, "egress.newJournal")
+		})
+	})
 	if err := w.Publish(); err != nil {
 		t.Fatal(err)
 	}

@@ -82,8 +82,10 @@ func reset(c *net.TCPConn) {
 	c.Close()
 }
 
-// hasEnded reports whether the other end of a connection has sent all that it will.
-func hasEnded(c *net.TCPConn) bool {
+// bringing reports whether there is more to come from the other end of a connection
+// that has gone: bytes that have not been read, behind which others may wait over there,
+// or the end of the stream.
+func bringing(c *net.TCPConn) bool {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return false
@@ -91,7 +93,8 @@ func hasEnded(c *net.TCPConn) bool {
 	is := false
 	err = rc.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		is = err == nil && info.State == unix.BPF_TCP_CLOSE_WAIT
+		n, _ := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		is = n > 0 || err == nil && info.State == unix.BPF_TCP_CLOSE_WAIT
 	})
 	return err == nil && is
 }
