@@ -338,7 +338,7 @@ func expectedMounts(t *testing.T, p plan.Plan, host []mount) []mount {
 			fresh(m.Target, "devpts", "rw", "nosuid", "noexec")
 		case plan.OpMqueue:
 			fresh(m.Target, "mqueue", "rw", "nosuid", "nodev", "noexec")
-		case plan.OpCover:
+		case plan.OpCover, plan.OpText:
 			if !m.Optional || exists(m.Target) {
 				fresh(m.Target, "tmpfs", "ro", "nosuid", "nodev", "noexec")
 			}

@@ -20,7 +20,7 @@ type builder struct {
 	p     *plan.Plan
 	host  int // the old root
 	root  int // the new root, once made; -1 before
-	cover int // a read-only tmpfs with an empty directory "d" and an empty file "f", both of mode 000
+	cover int // a read-only tmpfs with an empty directory "d" and an empty file "f", both of mode 000, and texts
 	fds   int // /proc/self/fd of the old tree, for overlays; -1 when there is none
 
 	lowers []lowerLayer // of the overlays
@@ -60,8 +60,8 @@ func buildRoot(p *plan.Plan) ([]lowerLayer, error) {
 			}
 		}
 	}()
-	for _, m := range p.Mounts {
-		if err := b.mount(m); err != nil {
+	for i, m := range p.Mounts {
+		if err := b.mount(i, m); err != nil {
 			if m.Optional && isAbsent(err) {
 				continue
 			}
@@ -98,6 +98,8 @@ func describe(m plan.Mount) string {
 		return fmt.Sprintf("show %s inside", m.Target)
 	case plan.OpCover:
 		return "hide " + m.Target
+	case plan.OpText:
+		return fmt.Sprintf("put a file of wall's in the place of %s", m.Target)
 	case plan.OpProtect:
 		return "protect " + m.Target
 	case plan.OpPin:
@@ -134,11 +136,18 @@ func mountHint(m plan.Mount, err error) string {
 
 var errTypeChanged = errors.New("is of another type than when wall looked")
 
-// makeCover makes the source of every OpCover. It is mounted in the old tree
+// makeCover makes the source of every OpCover and OpText. It is mounted in the old tree
 // only, because before Linux 6.15 a mount must be attached to be cloned from;
 // the new root is then mounted on top of it.
 func (b *builder) makeCover() error {
-	fd, err := newFS("tmpfs", attrsWrite|unix.MOUNT_ATTR_NOEXEC, fsOption{"size", "4k"}, fsOption{"nr_inodes", "8"}, fsOption{"mode", "0700"})
+	texts := 0
+	for _, m := range b.p.Mounts {
+		if m.Op == plan.OpText {
+			texts++
+		}
+	}
+	fd, err := newFS("tmpfs", attrsWrite|unix.MOUNT_ATTR_NOEXEC,
+		fsOption{"size", strconv.Itoa(4+texts*plan.MaxText>>10) + "k"}, fsOption{"nr_inodes", strconv.Itoa(8 + texts)}, fsOption{"mode", "0700"})
 	if err != nil {
 		return err
 	}
@@ -150,6 +159,14 @@ func (b *builder) makeCover() error {
 		return pathError("create", "cover", err)
 	}
 	unix.Close(f)
+	for i, m := range b.p.Mounts {
+		if m.Op != plan.OpText {
+			continue
+		}
+		if err := writeText(fd, textName(i), m.Source); err != nil {
+			return err
+		}
+	}
 	if err := setAttr(fd, false, unix.MOUNT_ATTR_RDONLY); err != nil {
 		return err
 	}
@@ -165,7 +182,23 @@ func (b *builder) makeCover() error {
 	return nil
 }
 
-func (b *builder) mount(m plan.Mount) error {
+// textName is the file of an OpText among the covers; i is its place in Plan.Mounts.
+func textName(i int) string { return "t" + strconv.Itoa(i) }
+
+// writeText makes a file with mode 0444, whatever the umask.
+func writeText(dir int, name, text string) error {
+	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o400)
+	if err != nil {
+		return pathError("create", "text", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchmod(fd, 0o444); err != nil {
+		return pathError("chmod", "text", err)
+	}
+	return writeAll(fd, []byte(text))
+}
+
+func (b *builder) mount(i int, m plan.Mount) error {
 	switch m.Op {
 	case plan.OpHostRoot:
 		tree, err := cloneTree(b.host)
@@ -213,7 +246,13 @@ func (b *builder) mount(m plan.Mount) error {
 	case plan.OpFile, plan.OpSymlink:
 		return b.makeNode(m)
 	case plan.OpCover:
-		return b.coverTarget(m)
+		name := "f"
+		if m.Type == plan.TypeDir {
+			name = "d"
+		}
+		return b.replace(m, name)
+	case plan.OpText:
+		return b.replace(m, textName(i))
 	case plan.OpPin, plan.OpProtect:
 		return b.pin(m)
 	case plan.OpSeal:
@@ -328,17 +367,14 @@ func (b *builder) openTarget(target string) (int, unix.Stat_t, error) {
 	return at, st, nil
 }
 
-func (b *builder) coverTarget(m plan.Mount) error {
+// replace mounts the entry name of the covers at the target, which must be of its type.
+func (b *builder) replace(m plan.Mount, name string) error {
 	at, st, err := b.openTarget(m.Target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	name := "f"
-	if m.Type == plan.TypeDir {
-		name = "d"
-	}
-	if (st.Mode&unix.S_IFMT == unix.S_IFDIR) != (name == "d") {
+	if mode := st.Mode & unix.S_IFMT; (mode == unix.S_IFDIR) != (name == "d") || m.Op == plan.OpText && mode != unix.S_IFREG {
 		return fmt.Errorf("%s %w", m.Target, errTypeChanged)
 	}
 	tree, err := unix.OpenTree(b.cover, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)

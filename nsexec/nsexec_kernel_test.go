@@ -850,6 +850,56 @@ func TestLostCoverIsSpared(t *testing.T) {
 	}
 }
 
+// A file of wall's own stands in the place of another, cannot be written, and may be
+// lost: it protects nothing.
+func TestText(t *testing.T) {
+	p := testPlan(t, sh(`cat "$FILE"; stat -c %a "$FILE"; echo x 2>/dev/null >>"$FILE" && exit 1; rm -f "$FILE" 2>/dev/null && exit 2; echo ready; read x; cat "$FILE"; exit 7`)...)
+	dir := scratchRoot(t)
+	file := dir + "/file"
+	if err := os.WriteFile(file, []byte("the host's\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const text = "# wall's\n\xff\n"
+	p.Mounts = append(p.Mounts,
+		plan.Mount{Op: plan.OpBind, Target: dir, Source: dir, Access: plan.AccessWrite, Type: plan.TypeDir, MakeAs: plan.TypeDir},
+		plan.Mount{Op: plan.OpText, Target: file, Source: text},
+		plan.Mount{Op: plan.OpText, Target: dir + "/missing", Source: text, Optional: true})
+	p.Env = append([]plan.EnvVar{{Name: "FILE", Value: file}}, p.Env...)
+	c := Command(p)
+	r, w := io.Pipe()
+	c.Stdin = r
+	outR, outW := io.Pipe()
+	c.Stdout = outW
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const want = text + "444\nready\n"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(outR, got); err != nil || string(got) != want {
+		t.Errorf("output %q, %v, want %q", got, err, want)
+	}
+	go io.Copy(io.Discard, outR)
+	if err := os.WriteFile(file+".new", []byte("new\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+	w.Write([]byte("\n"))
+	w.Close()
+	err := c.Wait()
+	if r := c.Result(); r.ExitCode != 7 {
+		t.Errorf("result %+v, error %v", r, err)
+	}
+}
+
+func TestTextOfAnotherType(t *testing.T) {
+	p := testPlan(t, sh("true")...)
+	p.Mounts = append(p.Mounts, plan.Mount{Op: plan.OpText, Target: "/usr", Source: "x"})
+	_, err := run(t, p)
+	checkStepError(t, err, "mounts")
+}
+
 // The mount table of the host is the same during and after a run.
 func TestHostMountsUnchanged(t *testing.T) {
 	before, err := os.ReadFile("/proc/self/mountinfo")

@@ -76,15 +76,15 @@ func (w *mountWatch) lost() ([]string, error) {
 	}
 }
 
-// sparedMounts gives the covers that Landlock backs: those that the rule for the tree
-// around them excepts.
+// sparedMounts gives the covers that Landlock backs, those that the rule for the tree
+// around them excepts, and the files of wall's own, which protect nothing.
 func sparedMounts(p *plan.Plan) map[string]bool {
 	spared := map[string]bool{}
-	if p.Landlock.ABI == 0 {
-		return spared
-	}
 	for _, m := range p.Mounts {
-		if m.Op != plan.OpCover {
+		if m.Op == plan.OpText {
+			spared[m.Target] = true
+		}
+		if m.Op != plan.OpCover || p.Landlock.ABI == 0 {
 			continue
 		}
 		var around plan.PathRule // the innermost rule that would reach the path

@@ -138,6 +138,9 @@ const (
 	// OpCover hides Target: an empty, read-only directory or file of mode 000
 	// is mounted over it (Type says which).
 	OpCover MountOp = "cover"
+	// OpText puts a read-only file with the content Source, at most MaxText bytes,
+	// in the place of the file Target.
+	OpText MountOp = "text"
 	// OpPin mounts Target on itself, still writable, so that it cannot be
 	// renamed or replaced; OpProtect does the same recursively read-only.
 	// Both act on Target as it is inside, and on a symbolic link itself when
@@ -417,6 +420,9 @@ type Check struct {
 	Path   string
 	Origin Origin
 }
+
+// MaxText bounds the content of an OpText, in bytes.
+const MaxText = 4096
 
 // MaxVariable bounds one variable in bytes: its name, its value, the "=" between and
 // the NUL behind them. It is MAX_ARG_STRLEN of Linux (execve(2)) with pages of 4 KiB.

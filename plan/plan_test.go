@@ -193,6 +193,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"cover of the working directory", func(p *Plan) { p.Mounts[4].Target = "/srv" }, "hides the working directory"},
 		{"cover of a link", func(p *Plan) { p.Mounts[4].Type = TypeSymlink }, "has type"},
 		{"pin of a link", func(p *Plan) { p.Mounts[5].Op, p.Mounts[5].Type = OpPin, TypeSymlink }, "has type"},
+		{"long text", func(p *Plan) { p.Mounts[5].Op, p.Mounts[5].Source = OpText, strings.Repeat("x", MaxText+1) }, "text of 4097 bytes"},
 		{"empty link", func(p *Plan) { p.Mounts[6].Source = "" }, "symbolic link"},
 		{"unknown operation", func(p *Plan) { p.Mounts[5].Op = "magic" }, `mount operation "magic"`},
 		{"mount point of odd type", func(p *Plan) { p.Mounts[1].MakeAs = TypeSymlink }, "makes a mount point"},

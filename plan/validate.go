@@ -289,6 +289,10 @@ func (p Plan) validateMounts(bad func(string, ...any), abs func(string, string))
 			if m.Target == "/" || m.Target == p.Command.Dir || strings.HasPrefix(p.Command.Dir, m.Target+"/") {
 				bad("cover %q hides the working directory", m.Target)
 			}
+		case OpText:
+			if len(m.Source) > MaxText {
+				bad("text of %d bytes at %q", len(m.Source), m.Target)
+			}
 		case OpPin, OpProtect:
 			if !oneOf(m.Type, TypeDir, TypeFile, TypeSymlink) || (m.Op == OpPin && m.Type == TypeSymlink) {
 				bad("%s %q has type %q", m.Op, m.Target, m.Type)

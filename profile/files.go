@@ -51,7 +51,7 @@ func (r *resolver) files() error {
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
-	r.p.Mounts = b.ops
+	r.p.Mounts = append(b.ops, r.hostsFile()...)
 	r.p.Scratch.Placeholders = b.placeholders
 	r.p.Scratch.Guards = guards(b.ops)
 	r.p.Notices = append(r.p.Notices, b.notices...)

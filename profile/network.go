@@ -60,6 +60,26 @@ func (r *resolver) network() error {
 	return err
 }
 
+// hostsFile puts another file in the place of /etc/hosts where wall answers lookups:
+// programs look there first, would find the addresses of allowed hosts themselves,
+// and no rule for a name allows an address. wall looks in the host's file when it
+// connects. What is left are the names of the box itself.
+func (r *resolver) hostsFile() []plan.Mount {
+	l := r.t.walk("/etc/hosts")
+	if r.p.Network.Method != plan.NetRedirect || !l.exists() || !l.mode.IsRegular() {
+		return nil
+	}
+	const loopback = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+	text := loopback
+	if b, _, err := r.t.readFile("/proc/sys/kernel/hostname", 256); err == nil {
+		name, _ := strings.CutSuffix(string(b), "\n")
+		if badHostName(strings.ToLower(name)) == "" {
+			text += "127.0.1.1 " + name + "\n"
+		}
+	}
+	return []plan.Mount{{Op: plan.OpText, Target: l.path, Source: text, Optional: true, Origin: r.s.Network.Origin}}
+}
+
 // refused reports what the profile says of the network and cannot be kept, whatever
 // the host is. With enforce = "fs" the operator took that wall down.
 func (s *settings) refused() error {
