@@ -478,15 +478,16 @@ func TestKillLeavesTheCgroupToCollect(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	const rest = " S 1 7 7 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 5 0 100 1000000 321 18446744073709551615"
+	const rest = " S 1 7 7 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 5 0 100 1000000 321 18446744073709551615 11 12 13 14"
+	want := process{state: 'S', parent: "1", flags: 4194304, threads: 5, start: 100, size: 1000000, pages: 321, address: 11, stack: 13}
 	for _, name := range []string{"sh", "a b", ") S 1 (", ")", ""} {
-		if threads, pages := parseStat([]byte("7 (" + name + ")" + rest)); threads != 5 || pages != 321 {
-			t.Errorf("%q: %d threads, %d pages", name, threads, pages)
+		if got := parseStat([]byte("7 (" + name + ")" + rest)); got != want {
+			t.Errorf("%q: %+v, want %+v", name, got, want)
 		}
 	}
 	for _, text := range []string{"", "7", "7 (sh)", "7 (sh) S 1"} {
-		if threads, pages := parseStat([]byte(text)); threads != 0 || pages != 0 {
-			t.Errorf("%q: %d threads, %d pages", text, threads, pages)
+		if got := parseStat([]byte(text)); got != (process{}) {
+			t.Errorf("%q: %+v", text, got)
 		}
 	}
 }

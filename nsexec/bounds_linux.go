@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -286,6 +287,11 @@ type watch struct {
 	tmpfses []tmpfs
 	buf     []byte
 
+	memfds   uint64    // device of what memfd_create(2) makes
+	ipc      []ipcFile // of the box
+	held     uint64    // bytes in those at the last look
+	nextHeld time.Time
+
 	// What bounds the number of processes that there can have been between two looks.
 	tasks uint64 // at the last look
 	forks uint64 // lastPID before it
@@ -317,7 +323,7 @@ func countTasks() uint64 {
 		return 0
 	}
 	defer unix.Close(w.procfs)
-	tasks, _, _ := w.processes()
+	tasks, _ := w.processes()
 	return tasks
 }
 
@@ -332,6 +338,9 @@ func (w *watch) open() {
 	}
 	if b.Memory.By != plan.ByWatch && b.Scratch.Value == 0 {
 		return
+	}
+	if b.Memory.By == plan.ByWatch {
+		w.openHeld()
 	}
 	for _, m := range w.c.Plan.Mounts {
 		if m.Op != plan.OpTmpfs {
@@ -378,6 +387,9 @@ func standsForScratch(target string) bool {
 func (w *watch) close() {
 	for _, t := range w.tmpfses {
 		unix.Close(t.fd)
+	}
+	for _, f := range w.ipc {
+		unix.Close(f.fd)
 	}
 	if w.procfs >= 0 {
 		unix.Close(w.procfs)
@@ -428,7 +440,7 @@ func (w *watch) look(now time.Time) string {
 		if b.Processes.By == plan.ByRlimit {
 			before, known = lastPID()
 		}
-		tasks, rss, pids := w.processes()
+		tasks, all := w.processes()
 		if b.Processes.By == plan.ByRlimit {
 			after, still := lastPID()
 			w.suspect(after, known && still)
@@ -437,11 +449,8 @@ func (w *watch) look(now time.Time) string {
 		if w.counts() && tasks > b.Processes.Value {
 			return plan.BoundProcesses
 		}
-		if b.Memory.By == plan.ByWatch {
-			shared, _ := w.inMemory()
-			if rss+shared > b.Memory.Value && w.memory(pids, shared) > b.Memory.Value {
-				return plan.BoundMemory
-			}
+		if b.Memory.By == plan.ByWatch && w.memoryBeyond(now, all, b.Memory.Value) {
+			return plan.BoundMemory
 		}
 	}
 	if b.Scratch.Value > 0 && w.scratchBeyond(now, b.Scratch.Value) {
@@ -460,67 +469,92 @@ func (w *watch) suspect(now uint64, known bool) {
 	}
 }
 
-// processes counts the tasks of the box without pid 1's, and the memory that they
-// have in all, shared pages once for each.
-func (w *watch) processes() (tasks, rss uint64, pids []string) {
-	page := uint64(os.Getpagesize())
-	for _, pid := range w.entries(w.procfs) {
-		if pid[0] < '0' || pid[0] > '9' || pid == "1" {
-			continue
-		}
+// processes gives the processes of the box and counts its tasks, without pid 1's.
+func (w *watch) processes() (tasks uint64, all []process) {
+	for _, pid := range w.pids() {
 		text, ok := w.readAt(pid + "/stat")
-		if !ok {
+		if !ok || pid == "1" {
 			continue
 		}
-		n, pages := parseStat(text)
-		tasks += n
-		rss += pages * page
-		pids = append(pids, pid)
-	}
-	return tasks, rss, pids
-}
-
-// parseStat reads the number of threads and of resident pages from the text of
-// /proc/PID/stat (proc_pid_stat(5)): fields 20 and 24, of which the second is a
-// name with anything in it between parentheses.
-func parseStat(text []byte) (threads, pages uint64) {
-	i := bytes.LastIndexByte(text, ')')
-	if i < 0 {
-		return 0, 0
-	}
-	f := strings.Fields(string(text[i+1:])) // from field 3 on
-	if len(f) < 22 {
-		return 0, 0
-	}
-	threads, _ = strconv.ParseUint(f[17], 10, 64)
-	pages, _ = strconv.ParseUint(f[21], 10, 64)
-	return threads, pages
-}
-
-// memory counts exactly: every page once, however many share it. Memory of a tmpfs
-// that is mapped is in both numbers, and counts with the larger one.
-func (w *watch) memory(pids []string, inTmpfs uint64) uint64 {
-	var anon, shmem uint64
-	for _, pid := range pids {
-		text, ok := w.readAt(pid + "/smaps_rollup")
-		if !ok {
-			continue
-		}
-		for line := range bytes.Lines(text) {
-			f := strings.Fields(string(line))
-			if len(f) != 3 {
+		p := parseStat(text)
+		tasks += p.threads
+		p.at = pid
+		if p.state == 'Z' && p.threads > 1 {
+			// The first thread has ended, and for it /proc shows nothing of what
+			// the others have.
+			if p, ok = w.liveTask(pid); !ok {
 				continue
 			}
-			n, _ := strconv.ParseUint(f[1], 10, 64)
-			switch f[0] {
-			case "Pss_Anon:", "SwapPss:":
-				anon += n << 10
-			case "Pss_Shmem:":
-				shmem += n << 10
-			}
+		}
+		p.pid = pid
+		all = append(all, p)
+	}
+	return tasks, all
+}
+
+// pids gives the names of all processes of the box.
+func (w *watch) pids() []string {
+	return slices.DeleteFunc(w.entries(w.procfs), func(s string) bool { return s[0] < '0' || s[0] > '9' })
+}
+
+// taskNames gives the paths of all threads of a process.
+func (w *watch) taskNames(pid string) []string {
+	dir, err := unix.Openat(w.procfs, pid+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(dir)
+	names := w.entries(dir)
+	for i, name := range names {
+		names[i] = pid + "/task/" + name
+	}
+	return names
+}
+
+// liveTask gives what one thread that has not ended tells of its process.
+func (w *watch) liveTask(pid string) (process, bool) {
+	for _, name := range w.taskNames(pid) {
+		text, ok := w.readAt(name + "/stat")
+		if p := parseStat(text); ok && p.state != 'Z' && p.state != 'X' {
+			p.at = name
+			return p, true
 		}
 	}
-	return anon + max(shmem, inTmpfs)
+	return process{}, false
+}
+
+// A process is what /proc tells of one (proc_pid_stat(5)).
+type process struct {
+	pid string
+	at  string // where a thread of it that lives is shown
+
+	state                byte
+	parent               string
+	flags, threads       uint64
+	start                uint64 // in ticks since the host's start
+	address, stack, size uint64 // where code and stack begin, and the bytes of all addresses
+	pages                uint64 // resident
+}
+
+// parseStat reads the text of /proc/PID/stat: fields from the third on, of which
+// the one before is a name with anything in it between parentheses.
+func parseStat(text []byte) (p process) {
+	i := bytes.LastIndexByte(text, ')')
+	if i < 0 {
+		return p
+	}
+	f := strings.Fields(string(text[i+1:]))
+	if len(f) < 26 {
+		return p
+	}
+	p.state, p.parent = f[0][0], f[1]
+	for _, x := range []struct {
+		to    *uint64
+		field int
+	}{{&p.flags, 9}, {&p.threads, 20}, {&p.start, 22}, {&p.size, 23}, {&p.pages, 24}, {&p.address, 26}, {&p.stack, 28}} {
+		*x.to, _ = strconv.ParseUint(f[x.field-3], 10, 64)
+	}
+	return p
 }
 
 // inMemory gives the bytes in all memory file systems of the box, and in those
@@ -577,29 +611,32 @@ func (w *watch) scratchBeyond(now time.Time, limit uint64) bool {
 
 // unlinked counts the files of the scratch directory's file system that
 // processes of the box have open and that have no name any more.
-func (w *watch) unlinked() uint64 {
+func (w *watch) unlinked() uint64 { return w.openFiles(w.dev) }
+
+// openFiles counts the bytes of files on a file system that processes of the box have
+// open and that have no name. Every thread may have descriptors of its own.
+func (w *watch) openFiles(dev uint64) uint64 {
 	if w.procfs < 0 {
 		return 0
 	}
 	seen := map[uint64]bool{}
 	var sum uint64
-	for _, pid := range w.entries(w.procfs) {
-		if pid[0] < '0' || pid[0] > '9' {
-			continue
-		}
-		dir, err := unix.Openat(w.procfs, pid+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		for _, name := range w.entries(dir) {
-			var st unix.Stat_t
-			if unix.Fstatat(dir, name, &st, 0) != nil || st.Nlink != 0 || uint64(st.Dev) != w.dev || seen[st.Ino] {
+	for _, pid := range w.pids() {
+		for _, task := range w.taskNames(pid) {
+			dir, err := unix.Openat(w.procfs, task+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			if err != nil {
 				continue
 			}
-			seen[st.Ino] = true
-			sum += uint64(st.Blocks) * 512
+			for _, name := range w.entries(dir) {
+				var st unix.Stat_t
+				if unix.Fstatat(dir, name, &st, 0) != nil || st.Nlink != 0 || uint64(st.Dev) != dev || seen[st.Ino] {
+					continue
+				}
+				seen[st.Ino] = true
+				sum += uint64(st.Blocks) * 512
+			}
+			unix.Close(dir)
 		}
-		unix.Close(dir)
 	}
 	return sum
 }

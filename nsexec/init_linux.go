@@ -133,6 +133,7 @@ func (s *stage2) run() {
 	s.step("filter", s.loadFilter)
 	// Before the command exists, so that no change goes unseen.
 	s.step("watch", func() (err error) { s.mounts, err = openMountWatch(&s.p); return err })
+	s.step("memory", func() error { return openIPC(&s.p) })
 	// Late, so that stage 1 makes ready meanwhile.
 	s.step("served", s.served)
 

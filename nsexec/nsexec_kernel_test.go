@@ -38,6 +38,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "netclient" {
 		netClient(os.Args[2:])
 	}
+	if len(os.Args) > 2 && os.Args[1] == "eater" {
+		eater(os.Args[2])
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -173,7 +177,7 @@ func TestBoxRunsACommand(t *testing.T) {
 // Each step of stage 2 that fails must keep the command from running, say so
 // with its origin, and leave nothing behind.
 func TestEachStepFailsOnce(t *testing.T) {
-	steps := []string{"order", "mounts", "loopback", "network", "limits", "directory", "terminal", "ruleset", "filter", "watch", "served", "privileges", "landlock", "processes", "seccomp", "self-test", "signals", "execve"}
+	steps := []string{"order", "mounts", "loopback", "network", "limits", "directory", "terminal", "ruleset", "filter", "watch", "memory", "served", "privileges", "landlock", "processes", "seccomp", "self-test", "signals", "execve"}
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			p := testPlan(t, sh("touch ran")...)
