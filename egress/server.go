@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,19 +223,19 @@ func (s *Server) Start(k Sockets) (err error) {
 		}
 		return nil
 	}
-	err = errors.Join(
+	err = cmp.Or( // they all fail for the same reason
 		streams(k.Capture, entrance{via: ViaRedirect, origin: s.network.Origin, serve: s.redirected}),
 		streams(k.HTTP, entrance{via: ViaHTTP, origin: s.network.Origin, serve: s.requestHTTP}),
 		streams(k.SOCKS, entrance{via: ViaSOCKS, origin: s.network.Origin, serve: s.requestSOCKS}),
 		streams(k.DNSStreams, entrance{via: ViaDNS, origin: s.network.Origin, serve: s.answerStream}),
 	)
 	for port, files := range k.Loopback {
-		err = errors.Join(err, streams(files, entrance{via: ViaLoopback, port: port, origin: s.loopbackOrigin(port), serve: s.toLoopback}))
+		err = cmp.Or(err, streams(files, entrance{via: ViaLoopback, port: port, origin: s.loopbackOrigin(port), serve: s.toLoopback}))
 	}
 	for _, f := range k.DNSPackets {
 		c, e := packets(f)
 		if e != nil {
-			err = errors.Join(err, fmt.Errorf("cannot serve a DNS socket of the box: %w", e))
+			err = cmp.Or(err, fmt.Errorf("cannot serve a dns socket of the box: %w", e))
 			continue
 		}
 		s.hold(c)

@@ -97,7 +97,10 @@ func (d Denials) Lines(profileName string) []string {
 			break
 		}
 		text := "refused " + x.Target()
-		if x.Port == 0 {
+		switch {
+		case x.Target() == "": // not even a name could be read
+			text = "refused what came by " + x.Via
+		case x.Port == 0:
 			text = "refused the name " + x.Target()
 		}
 		if x.Count > 1 {

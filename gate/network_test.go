@@ -34,9 +34,9 @@ func TestDenials(t *testing.T) {
 	if len(lines) != mostLines+2 || lines[mostLines] != "and 3 more; --net-log and --json tell all" || strings.Count(lines[mostLines+1], "--allow-host") != 3 {
 		t.Errorf("%s", strings.Join(lines, "\n"))
 	}
-	odd := Denials{Items: []Denial{{Addr: "2001:db8::1", Port: 22, Reason: "r", Rule: "f:1", missing: true}, {Name: "-x", Port: 1, Reason: "r", missing: true}, {Name: "a b", Reason: "r", missing: true}, {Name: "c", Reason: "a rule denies it"}}}
+	odd := Denials{Items: []Denial{{Addr: "2001:db8::1", Port: 22, Reason: "r", Rule: "f:1", missing: true}, {Name: "-x", Port: 1, Reason: "r", missing: true}, {Name: "a b", Reason: "r", missing: true}, {Name: "c", Reason: "a rule denies it"}, {Via: "socks5", Reason: "not SOCKS 5", Count: 2}}}
 	if got, want := odd.Lines("p"), []string{
-		"refused [2001:db8::1]:22: r, at f:1", "refused -x:1: r", "refused the name a b: r", "refused the name c: a rule denies it",
+		"refused [2001:db8::1]:22: r, at f:1", "refused -x:1: r", "refused the name a b: r", "refused the name c: a rule denies it", "refused what came by socks5 (2 times): not SOCKS 5",
 		`if the command is right to reach it: --allow-host [2001:db8::1]:22, or allow = ["[2001:db8::1]:22"] in the table [network] of a profile over p`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
