@@ -225,7 +225,7 @@ func TestPage(t *testing.T) {
 	}
 	tab.visit(p.base + "/")
 	tab.wait(`document.getElementById('stored-error').textContent.includes('wall env restore') && document.getElementById('stored-empty').hidden`)
-	tab.wait(`document.getElementById('preview-error').textContent.includes('cannot read the stored variables')`)
+	tab.wait(`document.getElementById('preview-error').textContent.includes('cannot use the stored variables')`)
 	p.wall("env", "restore").ok(t)
 
 	// The button ends it.

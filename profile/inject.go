@@ -46,12 +46,18 @@ func (r *resolver) injected() ([]envscrub.Assign, error) {
 		return nil, nil
 	}
 	fail := func(err error) error {
-		e := &plan.Error{Op: "cannot read the stored variables", Origin: r.s.Inject.Origin, Err: err}
+		e := plan.Error{Op: "cannot read the stored variables", Err: err}
 		var told *plan.Error
-		if !errors.As(err, &told) || told.Hint == "" { // else it knows better what to do
+		if errors.As(err, &told) { // it knows better what went wrong
+			e = *told
+		}
+		if e.Origin.IsZero() {
+			e.Origin = r.s.Inject.Origin
+		}
+		if e.Hint == "" {
 			e.Hint = "\"wall env restore\" takes back the last good state; a profile with inject = false runs without them"
 		}
-		return e
+		return &e
 	}
 	file, err := r.st.injectedFile()
 	if err != nil {

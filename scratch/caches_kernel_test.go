@@ -176,6 +176,17 @@ func TestKernelKept(t *testing.T) {
 	refuse("a link", func() error { return errors.Join(os.Rename(kept, kept+"1"), os.Symlink(kept+"1", kept)) },
 		func() error { return errors.Join(os.Remove(kept), os.Rename(kept+"1", kept)) })
 	up := filepath.Join(kept, "go.upper")
+	refuse("a layer that others could write", func() error { return errors.Join(os.Chmod(kept, 0o755), os.Chmod(up, 0o777)) }, func() error { return os.Chmod(kept, 0o700) })
+	// The command has changed the mode of its cache.
+	for _, m := range []os.FileMode{0o777, 0o720, 0, 0o302} {
+		if err := os.Chmod(up, m); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, prepare(t, plain()))
+		if m := mode(t, up); m&0o022 != 0 || m&0o700 != 0o700 {
+			t.Errorf("the layer has mode %04o", m)
+		}
+	}
 	refuse("a layer that is a link", func() error { return errors.Join(os.Remove(up), os.Symlink("/etc", up)) }, func() error { return os.Remove(up) })
 	refuse("a layer that is a file", func() error { return os.WriteFile(up, nil, 0o600) }, func() error { return os.Remove(up) })
 	remove(t, prepare(t, plain()))

@@ -60,7 +60,7 @@ func openKept(k plan.KeptDir) (fd int, err error) {
 		}
 		at, err := openDirAt(dir, sub)
 		if err == nil {
-			err = own(at)
+			err = ownLayer(dir, at)
 			unix.Close(at)
 		}
 		if err != nil {
@@ -69,6 +69,22 @@ func openKept(k plan.KeptDir) (fd int, err error) {
 	}
 	fd, dir = dir, -1
 	return fd, nil
+}
+
+// ownLayer is own for a layer at in the kept directory dir. Its mode is what the command has
+// given the cache, and is mended: where nobody else can enter the directory above,
+// nobody else has written.
+func ownLayer(dir, at int) error {
+	var st, above unix.Stat_t
+	if err := errors.Join(unix.Fstat(at, &st), unix.Fstat(dir, &above)); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if m := st.Mode&0o7777&^0o022 | 0o700; m != st.Mode&0o7777 && int(st.Uid) == os.Geteuid() && above.Mode&0o077 == 0 {
+		if err := unix.Fchmod(at, m); err != nil {
+			return os.NewSyscallError("fchmod", err)
+		}
+	}
+	return own(at)
 }
 
 // own refuses a directory of somebody else, and one that others can write.

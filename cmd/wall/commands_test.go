@@ -174,6 +174,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"plan", "--frob", "true"}, 2, "wall: error: unknown flag --frob\n  hint: \"wall plan --help\" lists the flags\n"},
 		{[]string{"doctor", "x"}, 2, "wall: error: wall doctor takes no argument, got x\n  hint: \"wall doctor --help\" shows the usage\n"},
 		{[]string{"doctor", "TOKEN=sentinel"}, 2, "wall: error: wall doctor takes no argument, got TOKEN=...\n  hint: \"wall doctor --help\" shows the usage\n"},
+		{[]string{"env", "--json", "out.json"}, 2, "wall: error: unknown command \"env out.json\"\n  hint: --json takes no file here: the JSON goes to standard output\n"},
+		{[]string{"env", "--json=out.json"}, 2, "wall: error: flag --json: the flag takes no value: the JSON goes to standard output\n  hint: \"wall env --help\" lists the flags\n"},
 		{[]string{"env", "list", "TOKEN=sentinel=x"}, 2, "wall: error: wall env list takes no argument, got TOKEN=...\n  hint: \"wall env list --help\" shows the usage\n"},
 		{[]string{"env", "preview", "--surface", "TOKEN=sentinel"}, 2, "wall: error: there is no surface called TOKEN=...\n  hint: the surfaces are session, contract, gate, shell, terminal\n"},
 		{[]string{"help", "env", "TOKEN=sentinel"}, 2, "wall: error: no help on \"env TOKEN=...\"\n  hint: topics: profiles, filesystem, network, environment, caches, limits, seccomp, gates, records, exit-codes, json; \"wall help\" lists the commands\n"},

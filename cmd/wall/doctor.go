@@ -3,16 +3,21 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wallsandbox/wall/envscrub/inject"
+	"github.com/wallsandbox/wall/host"
 	"github.com/wallsandbox/wall/landlock"
 	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
+	"github.com/wallsandbox/wall/profile"
 	"github.com/wallsandbox/wall/seccomp"
 )
 
@@ -27,6 +32,7 @@ type finding struct {
 	Detail   string `json:"detail"`
 	Remedy   string `json:"remedy"` // "" when OK
 	skipped  bool   // what it needs is missing
+	broken   bool   // it is there and cannot be used
 }
 
 // A diagnosis is what "wall doctor --json" prints.
@@ -43,8 +49,8 @@ func newDoctor(s streams) *cobra.Command {
 		Short: "Try what this host can do for wall",
 		Long: `Try every facility of the kernel that wall uses, in a box that is thrown away,
 and say what to do about each that is missing. Nothing is concluded from a version
-or a setting. The exit status is 0 when every wall of the built-in profiles can be
-built, else 1.`,
+or a setting. The file of the stored variables is read, too. The exit status is 0 when
+every wall of the built-in profiles can be built and that file can be used, else 1.`,
 		Example: `  wall doctor
   wall doctor --json`,
 		Args:                  noArgs,
@@ -91,6 +97,7 @@ func diagnose(ctx context.Context) (diagnosis, error) {
 	if err := randomBytes(id[:]); err != nil {
 		return d, &plan.Error{Op: "cannot name a cgroup", Err: err}
 	}
+	d.add(storedFinding())
 	for _, f := range nsexec.ProbeLimits(hex.EncodeToString(id[:])) {
 		x := finding{Name: f.Name, OK: f.OK, Detail: f.Detail, Remedy: f.Remedy}
 		if !f.OK && insideBox() {
@@ -132,6 +139,33 @@ func (d *diagnosis) add(f finding) {
 		d.OK = false
 	}
 	d.Findings = append(d.Findings, f)
+}
+
+// storedFinding reads the stored variables as a run of a profile with inject = true does, and
+// counts them. One that cannot be read keeps such runs from starting.
+func storedFinding() finding {
+	f := finding{Name: "stored variables", Required: true}
+	h, err := host.Gather()
+	var file string
+	if err == nil {
+		file, err = profile.InjectedFile(h, "")
+	}
+	var vars []inject.Var
+	if err == nil && file != "" {
+		vars, err = inject.Store{Path: file}.Load()
+	}
+	if err != nil {
+		f.broken, f.Detail, f.Remedy = true, err.Error(), "see \"wall help environment\""
+		if e, ok := errors.AsType[*plan.Error](err); ok && e.Hint != "" {
+			f.Remedy = e.Hint
+		}
+		return f
+	}
+	f.OK, f.Detail = true, "none"
+	if len(vars) > 0 {
+		f.Detail = fmt.Sprintf("%d in %s", len(vars), file)
+	}
+	return f
 }
 
 // landlockFinding judges what landlock.ABI said.
@@ -193,6 +227,8 @@ func (d diagnosis) writeText(w io.Writer) error {
 		switch {
 		case f.skipped:
 			mark = "not tried"
+		case f.broken:
+			mark = "broken"
 		case !f.OK && f.Required:
 			mark = "missing"
 		case !f.OK:
@@ -206,8 +242,10 @@ func (d diagnosis) writeText(w io.Writer) error {
 	}
 	if d.OK {
 		b.WriteString("\nEvery wall of the built-in profiles can be built here.\n")
-	} else {
+	} else if slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Required && !f.OK && !f.broken }) {
 		b.WriteString("\nSome walls cannot be built here: profiles that ask for them refuse to run.\n")
+	} else {
+		b.WriteString("\nEvery wall can be built here, but profiles with inject = true refuse to run.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

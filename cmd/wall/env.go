@@ -43,6 +43,9 @@ Without a command it is "wall env preview". Values are never printed, except by
 		if strings.Contains(args[0], "=") { // it holds a value
 			return &usageError{msg: "env takes no variables", hint: "to store one: wall env set NAME=VALUE"}
 		}
+		if cmd.Flags().Changed("json") { // as with wall run
+			hint = "--json takes no file here: the JSON goes to standard output"
+		}
 		return &usageError{msg: "unknown command " + quoteOdd("env "+args[0]), hint: hint}
 	})
 	for _, f := range []func(streams) *cobra.Command{newEnvList, newEnvPreview, newEnvRestore, newEnvSet, newEnvUI, newEnvUnset} {

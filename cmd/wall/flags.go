@@ -235,10 +235,11 @@ func (v *onceValue) Set(value string) error {
 type switchValue struct {
 	p    *bool
 	seen bool
+	json bool // --json of a command whose standard output is its own
 }
 
 func addSwitch(fs *pflag.FlagSet, p *bool, name, usage string) {
-	fs.Var(&switchValue{p: p}, name, usage)
+	fs.Var(&switchValue{p: p, json: name == "json"}, name, usage)
 	fs.Lookup(name).NoOptDefVal = "true"
 }
 
@@ -251,6 +252,9 @@ func (v *switchValue) Set(value string) error {
 		return errRepeated
 	}
 	if value != "true" {
+		if v.json {
+			return errors.New("the flag takes no value: the JSON goes to standard output")
+		}
 		return errors.New("the flag takes no value")
 	}
 	v.seen, *v.p = true, true

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"reflect"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -306,7 +305,8 @@ func (g *gateRun) phases() ([]gate.Phase, error) {
 // options ties the gate to the terminal, the signals and the descriptors.
 func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.Options {
 	values := &source.Filler{Environ: g.j.host.Environ, Untrusted: []string{g.stack.Workspace()}}
-	var told plan.Plan
+	var told told
+	var current plan.Plan
 	var git []gitView
 	o := gate.Options{
 		Workspace: g.workspace(),
@@ -322,24 +322,22 @@ func (g *gateRun) options(signals *relay, status statusFD, outs *outputs) gate.O
 			if err := status.check(p, streams{}); err != nil {
 				return err
 			}
-			if g.f.explain || !reflect.DeepEqual(p.Degraded, told.Degraded) || !reflect.DeepEqual(p.Notices, told.Notices) {
-				if err := announce(g.s, g.f.runFlags, p); err != nil {
-					return err
-				}
+			if err := told.announce(g.s, g.f.runFlags, p); err != nil {
+				return err
 			}
-			told, git = p, viewGit(p)
+			current, git = p, viewGit(p)
 			outs.net.start(phase, p)
 			return nil
 		},
 		Failed: func(_ string, err error) { g.j.learn(err) },
 		Started: func(_ string, c *nsexec.Cmd) {
-			signals.start(c, graceOf(told))
+			signals.start(c, graceOf(current))
 			outs.statusErr = errors.Join(outs.statusErr, status.send(event{Event: "started"}))
 		},
 		Ended: func(phase string, r nsexec.Result) {
 			signals.rest()
-			outs.net.finish(phase, told, r.Network)
-			outs.warnings = append(outs.warnings, gitWarnings(git, viewGit(told))...)
+			outs.net.finish(phase, current, r.Network)
+			outs.warnings = append(outs.warnings, gitWarnings(git, viewGit(current))...)
 		},
 	}
 	if g.f.stream {

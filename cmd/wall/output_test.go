@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -184,5 +186,30 @@ func TestWriteJSONGivesNoOrders(t *testing.T) {
 	var back map[string]string
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back[evil] != evil {
 		t.Errorf("%q, %v", back, err)
+	}
+}
+
+// TestToldOnce: what holds for several plans of a run is told with the first.
+func TestToldOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "err")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lost := plan.Degraded{Wall: plan.WallLimits, Lost: "the limit of memory is kept by a watch"}
+	var told told
+	for _, p := range []plan.Plan{
+		{Enforce: plan.EnforceFSNet, Degraded: []plan.Degraded{lost}},
+		{Enforce: plan.EnforceFSNet, Degraded: []plan.Degraded{lost}, Notices: []plan.Notice{{Text: "new"}}},
+		{Enforce: plan.EnforceFSNet, Notices: []plan.Notice{{Text: "new"}, {Text: "new", Origin: plan.Origin{File: "f", Line: 2}}}},
+	} {
+		if err := told.announce(streams{err: f}, &runFlags{}, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(name)
+	if want := "wall: degraded: limits: the limit of memory is kept by a watch\nwall: notice: new\nwall: notice: new\n  at f:2\n"; err != nil || string(got) != want {
+		t.Errorf("%v:\n%swant\n%s", err, got, want)
 	}
 }

@@ -250,7 +250,8 @@ const maxStarts = 5
 // made, or connections redirected, as planned. Nothing has run by then, so
 // that nothing runs twice. An error that looking again does not change is final.
 func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Plan, status statusFD, log *netLog) (plan.Plan, outcome, error) {
-	if err := announce(s, f, p); err != nil {
+	var told told
+	if err := told.announce(s, f, p); err != nil {
 		return p, outcome{}, err
 	}
 	values := source.Filler{Environ: j.host.Environ}
@@ -274,10 +275,8 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		if resolveErr != nil || !nsexec.Again(err, tries) && (tries >= maxStarts || reflect.DeepEqual(next, p)) {
 			return p, o, err
 		}
-		if f.explain || !reflect.DeepEqual(next.Degraded, p.Degraded) || !reflect.DeepEqual(next.Notices, p.Notices) {
-			if err := announce(s, f, next); err != nil {
-				return p, o, err
-			}
+		if err := told.announce(s, f, next); err != nil {
+			return p, o, err
 		}
 		p = next
 	}
@@ -294,13 +293,38 @@ func keptScratch(p plan.Plan) string {
 	return p.Scratch.Path()
 }
 
-// announce tells the operator what there is to know before the start. With
+// told is what the operator has been told so far, each thing once: a run starts with
+// another plan when the first cannot be, and a gate with one for each phase.
+type told struct{ text map[string]bool }
+
+// once reports whether this is the first time for a text.
+func (t *told) once(text string) bool {
+	if t.text == nil {
+		t.text = map[string]bool{}
+	}
+	first := !t.text[text]
+	t.text[text] = true
+	return first
+}
+
+// announce tells the operator what there is to know before the start, and has not been told. With
 // every wall down it is silent unless asked or seen by a person: then the streams
 // are the command's, byte by byte, and may be read by a program.
-func announce(s streams, f *runFlags, p plan.Plan) error {
+func (t *told) announce(s streams, f *runFlags, p plan.Plan) error {
 	var err error
 	if p.Enforce != plan.EnforceOff || f.explain || isTerminal(s.err) {
-		err = printPlanNotes(s.err, p)
+		var news plan.Plan
+		for _, d := range p.Degraded {
+			if t.once(degradedLine(d)) {
+				news.Degraded = append(news.Degraded, d)
+			}
+		}
+		for _, n := range p.Notices {
+			if t.once(n.Origin.String() + "\x00" + n.Text) {
+				news.Notices = append(news.Notices, n)
+			}
+		}
+		err = printPlanNotes(s.err, news)
 	}
 	if f.explain && err == nil {
 		if p.Enforce != plan.EnforceOff {
