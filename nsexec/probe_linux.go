@@ -63,7 +63,7 @@ func Probe(ctx context.Context) ([]Feature, error) {
 		case !cloned:
 			f.Detail, f.Remedy = err.Error(), hintClone(err)
 		case p.what == "redirect":
-			f.Detail, f.Remedy = err.Error(), strings.TrimSuffix(hintNftables, "; see `wall doctor`")+"; without it hosts are reached only by programs that use a proxy"
+			f.Detail, f.Remedy = err.Error(), strings.TrimSuffix(hintNftables, "; see `wall doctor`")
 		case f.Optional:
 			f.Detail, f.Remedy = err.Error(), "Linux 5.11 or newer with overlayfs; without it small caches are copied, larger ones are read-only or empty"
 		default:

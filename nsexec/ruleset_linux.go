@@ -8,7 +8,7 @@ import (
 
 // hintNftables names what the kernel needs; where these are modules, it loads them
 // by itself if it finds them.
-const hintNftables = "the kernel needs nftables with NAT: as root, load its modules with `modprobe -a nf_tables nft_chain_nat nft_redir nft_reject_ipv4 nft_reject_ipv6`, or use a kernel with CONFIG_NF_TABLES_IPV4, CONFIG_NF_TABLES_IPV6, CONFIG_NFT_NAT, CONFIG_NFT_REDIR and CONFIG_NFT_REJECT; see `wall doctor`"
+const hintNftables = "the kernel needs nftables with NAT: as root, load its modules with `modprobe -a nf_tables nft_chain_nat nft_redir nft_reject_ipv4 nft_reject_ipv6`, or use a kernel with CONFIG_NF_TABLES_IPV4, CONFIG_NF_TABLES_IPV6, CONFIG_NFT_NAT, CONFIG_NFT_REDIR and CONFIG_NFT_REJECT; or reach hosts with programs that use a proxy alone, by --if-unavailable degrade; see `wall doctor`"
 
 // A family is what differs between the rules for IPv4 and for IPv6.
 type family struct {

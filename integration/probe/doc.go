@@ -11,7 +11,7 @@
 //	                         wait; MARK makes the process findable by its argv
 //	probe grep FILE DIR      search everything readable below DIR, in /proc, for the words of FILE
 //	probe without FACILITY COMMAND...
-//	                         run a command for which the kernel lacks userns, mountapi, landlock or seccomp
+//	                         run a command for which the kernel lacks userns, mountapi, landlock, seccomp or nftables
 //	probe environ            print the environment as /proc has it and as the program was given it, execute
 //	                         itself with it and print both again: four lines, JSON lists of base64
 //	probe signals            print TERM, INT, HUP, QUIT, USR1, USR2 as they arrive; TERM ends it with 42
