@@ -123,8 +123,15 @@ var recipes = map[string]recipe{
 			}
 		}()
 		fetch := fmt.Sprintf("import socket; print(socket.create_connection(('127.0.0.1', %d)).recv(9).decode())", l.Addr().(*net.TCPAddr).Port)
-		if out := b.run("/usr/bin/python3", "-c", fetch).ok(t); out != "hello\n" {
-			t.Errorf("the server says %q", out)
+		if r := b.run("/usr/bin/python3", "-c", fetch); r.code == 0 || !strings.Contains(r.err, "ConnectionRefusedError") {
+			t.Errorf("the host's loopback can be reached: %+v", r)
+		}
+		const resolve = "import socket, sys; print(socket.getaddrinfo(sys.argv[1], 443, socket.AF_INET)[0][4][0])"
+		if out := b.run("/usr/bin/python3", "-c", resolve, "registry.npmjs.org").ok(t); !strings.HasPrefix(out, "198.1") {
+			t.Errorf("an allowed host has the address %q", out)
+		}
+		if r := b.run("/usr/bin/python3", "-c", resolve, "registry.example.org"); r.code == 0 || !strings.Contains(r.err, "wall: network: refused the name registry.example.org") {
+			t.Errorf("a host that nobody allowed: %+v", r)
 		}
 		if out := b.sh("ls -A ~ | grep -vx -e go -e sdk -e '[.].*'; cd ~ && touch x && echo writable").ok(t); out != "writable\n" {
 			t.Errorf("in the home: %q", out)

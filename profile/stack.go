@@ -295,6 +295,14 @@ func (s *Stack) Err() error {
 	return s.s.refused()
 }
 
+// PhaseErr reports the same of one phase of the profile: what it says of the network,
+// over the profile, and cannot be kept.
+func (s *Stack) PhaseErr(p Phase) error {
+	layers := slices.DeleteFunc(slices.Clone(s.layers), func(l Layer) bool { return l.Kind == LayerFlags })
+	x := merge(append(layers, p.layer()), commandLine{})
+	return x.refused()
+}
+
 // Widened tells what the project layer would take back of the protection of the
 // layers below it, trusted or not.
 func (s *Stack) Widened() []Change { return slices.Clone(s.widened) }

@@ -189,7 +189,7 @@ type language struct {
 var languages = []language{
 	{name: "Go", files: []string{"go.mod", "go.work"}, command: "go test ./...",
 		set: []string{
-			`GOPROXY = "off"         # no network: a missing module fails at once; fetch with: wall run --net host -- go mod download`,
+			`GOPROXY = "off"         # no network: a missing module fails at once; fetch with: wall run --net allow --allow-host proxy.golang.org -- go mod download`,
 			`GOTOOLCHAIN = "local"`,
 		}},
 	{name: "Rust", files: []string{"Cargo.toml"}, command: "cargo test",
@@ -200,7 +200,7 @@ var languages = []language{
 		set: []string{`CARGO_NET_OFFLINE = "true" # no network: a missing crate fails at once`}},
 	{name: "Node", files: []string{"package.json"}, command: "npm test",
 		set: []string{
-			`npm_config_offline = "true" # no network: install outside, or with --net host`,
+			`npm_config_offline = "true" # no network: install outside, or with --net allow --allow-host registry.npmjs.org`,
 			`npm_config_update_notifier = "false"`,
 		}},
 	{name: "Python", files: []string{"pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile", "tox.ini"}, command: "python3 -m pytest",

@@ -57,7 +57,7 @@ after that is the command. It runs with exactly these arguments: no shell reads
 them. The exit status is the command's own, 128+N when signal N ended it, and
 125, 126 or 127 when it did not run ("wall help exit-codes").`,
 		Example: `  wall run -- make test
-  wall run -p gate --net host -- go mod download
+  wall run --net allow --allow-host proxy.golang.org -- go mod download
   wall run --ro ~/.cargo --hide secrets -- cargo build
   wall run --json result.json -- sh -c 'exit 3'`,
 		DisableFlagsInUseLine: true,

@@ -10,6 +10,7 @@ import (
 // that are notes themselves.
 func TestCases(t *testing.T) {
 	fs := func(s string) string { return "[filesystem]\n" + s }
+	phase := func(s string) string { return "[[gate.phase]]\nname = \"p\"\ncommand = [\"true\"]\n" + s }
 	net := func(s string) string { return "[network]\nmode = \"allow\"\n" + s }
 	grant := func(path, access string) string {
 		return fs("grant = [{ path = \"" + path + "\", access = \"" + access + "\", why = \"x\", optional = true }]")
@@ -184,6 +185,18 @@ func TestCases(t *testing.T) {
 		{"extends = \"agent-claude\"\n[network]\nproxy-variables = true", ""},
 		{"extends = \"agent-claude\"\n[network]\ndeny = [\"claude.ai\"]", ""},
 		{"extends = \"agent-claude\"\n[network]\nallow = [\"mcp-proxy.anthropic.com:443\"]", ""}, // a note
+		// Of phases, each over the profile.
+		{phase(`network = { mode = "allow", allow = ["x.org"] }`), ""},
+		{phase(`network = { allow = ["x.org"] }`), "W011"},
+		{phase(`network = { mode = "allow", allow = ["*.com"] }`), "W022 W023"},
+		{phase(`network = { mode = "allow", allow = ["webhook.site", "169.254.169.254"] }`), "W023 W024"},
+		{phase(`network = { loopback = [2375] }`), "W051"},
+		{phase(`network = { mode = "allow", allow = ["x.org", "x.org:80"] }`), "W010"},
+		{phase(`network = { mode = "allow", allow = ["x.org"], deny = ["x.org"] }`), "W061"},
+		{phase(`network = { mode = "allow", allow = ["x.org:22"], check-sni = true }`), "W062"},
+		{phase(`network = { mode = "host", deny = ["x.org"] }`), "W063"},
+		{"[network]\nloopback = [8080]\n" + phase(`network = { publish = [8080] }`), "W063"},
+		{"[filesystem]\nhome = \"read-only\"\n" + phase(`network = { mode = "host" }`), "W020 W043"},
 		{"[environment]\nset = { A = { file = \"~/s/x\" } }\n" + grant("~/s", "write"), "W056"},
 		{"[environment]\nset = { A = { file = \"~/s/x\" } }\n" + grant("~/s", "read"), ""},
 		{"[environment]\nset = { A = { file = \"~/s/x\" } }\n" + grant("$home/s/x", "read"), "W056"},

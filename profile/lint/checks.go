@@ -1,5 +1,22 @@
 package lint
 
+// phaseChecks are those that look at the network, for each phase.
+var phaseChecks = []struct {
+	code  string
+	check func(*check)
+}{
+	{"W010", func(x *check) { x.coveredHosts(false) }},
+	{"W011", neverMatches},
+	{"W020", networkWithCredentials},
+	{"W022", publicSuffixes},
+	{"W023", uploadHosts},
+	{"W024", innerNetwork},
+	{"W051", loopbackServices},
+	{"W061", contradictions},
+	{"W062", uncheckedPorts},
+	{"W063", refusedNetwork},
+}
+
 // checks are the rules that look at a profile which parses, by code. They are
 // apart from the table of rules, which they refer to.
 var checks = []struct {

@@ -171,7 +171,8 @@ type check struct {
 	base    string // of the profile of this name
 	widened []profile.Change
 	trusted bool
-	refused []*plan.Error // what wall refuses to run
+	stack   *profile.Stack // nil when it could not be read
+	refused []*plan.Error  // what wall refuses to run
 
 	parsed  bool
 	spotted map[string][]entry // see spots
@@ -217,6 +218,38 @@ func (x *check) run() {
 		x.rule = ruleOf(c.code)
 		c.check(x)
 	}
+	x.phases(f)
+}
+
+// phases looks at the network of each phase, which lies over that of the profile.
+func (x *check) phases(f *profile.File) {
+	file := x.m
+	for _, it := range f.Phases.Items {
+		m := model{top: file.top + 1}
+		for _, e := range entriesOf(it.V.File, m.top) {
+			if strings.HasPrefix(e.key, "network.") {
+				m.own = append(m.own, e)
+			}
+		}
+		if len(m.own) == 0 {
+			continue
+		}
+		m.entries = append(slices.Clip(file.entries), m.own...)
+		x.m = m
+		if key, n := x.longest(); n > maxElements {
+			x.problem("W054", it.Origin, fmt.Sprintf("%s has %d elements; at most %d are compared", key, n, maxElements), "")
+			continue
+		}
+		x.refused = nil
+		if x.stack != nil {
+			x.refusals(x.stack.PhaseErr(it.V))
+		}
+		for _, c := range phaseChecks {
+			x.rule = ruleOf(c.code)
+			c.check(x)
+		}
+	}
+	x.m = file
 }
 
 // at reports what the current rule found at an origin. text is what offends.

@@ -179,10 +179,9 @@ func (x *check) model(f *profile.File) model {
 	var layers []profile.Layer
 	if err == nil {
 		layers = stack.Layers()
-		for _, e := range located(stack.Err()) {
-			if e.Origin.File == name && (len(x.widened) == 0 || x.trusted) {
-				x.refused = append(x.refused, e)
-			}
+		x.stack = stack
+		if len(x.widened) == 0 || x.trusted {
+			x.refusals(stack.Err())
 		}
 	}
 	if err == nil && installed != "" { // the user's profile lies over the machine's
@@ -197,6 +196,15 @@ func (x *check) model(f *profile.File) model {
 		return alone(f)
 	}
 	return x.layers(f, layers)
+}
+
+// refusals keeps what wall refuses to run, where the checked file says it.
+func (x *check) refusals(err error) {
+	for _, e := range located(err) {
+		if e.Origin.File == x.src.Name || e.Origin.File == x.src.Path {
+			x.refused = append(x.refused, e)
+		}
+	}
 }
 
 // alone is the model of a file without what it extends.
