@@ -104,6 +104,9 @@ var zone = map[string][]string{
 	"teredo.test.":        {"2001:0:a00:5::1"},
 	"own.test.":           {ownV4, ownV6},
 	"granted.test.":       {"10.7.7.7"},
+	"taken.test.":         {"10.7.8.9"},
+	"denied.test.":        {"93.184.217.5"},
+	"mixed.test.":         {webV4, "10.0.0.5"},
 	"proxy.test.":         {"93.184.216.128"},
 
 	"rebind.test.": {webV4, "127.0.0.1"}, // one after the other, see answer

@@ -238,12 +238,13 @@ func TestNetworkNames(t *testing.T) {
 		{"meta.test", false}, {"meta6.test", false}, {"linklocal.test", false}, {"ula.test", false}, {"zero.test", false}, {"multicast.test", false}, {"broadcast.test", false},
 		{"reserved.test", false}, {"bench.test", false}, {"doc.test", false}, {"mapped.test", false}, {"nat64.test", false}, {"sixtofour.test", false}, {"teredo.test", false}, {"own.test", false},
 		{"fail.test", false}, {"cname-loop.test", false}, {"nothere.test", false}, {"localhost", false}, {"x.localhost", false},
-		// Granted by address, by name, or not.
-		{"granted.test", true},
+		// Networks that are granted and denied, by address and through names.
+		{"granted.test", true}, {"10.7.7.7", true}, {"2606:2800:220:1::77", true}, {"taken.test", false}, {"10.7.8.9", false}, {"denied.test", false},
+		{"mixed.test", false}, // one address of two is public
 		// Once public, then this machine.
 		{"rebind.test", true}, {"rebind.test", false}, {"rebind.test", false},
 	}
-	allow := []string{"web.test", "alias.test", "v4.test", "v6.test", "*.sub.test", "xn--bcher-kva.test", "*.many.test", "nothere.test", "granted.test", "10.7.7.7:80"}
+	allow := []string{"web.test", "alias.test", "v4.test", "v6.test", "*.sub.test", "xn--bcher-kva.test", "*.many.test", "nothere.test", "granted.test", "10.7.0.0/16:80", "[2606:2800:220:1::77]:80"}
 	for name := range zone {
 		if a := strings.TrimSuffix(name, "."); !strings.Contains(a, "*") && !slices.Contains([]string{"sub.test", "www.web.test", "other.test", "a.b.sub.test"}, a) && !slices.Contains(allow, a) {
 			allow = append(allow, a)
@@ -254,7 +255,7 @@ func TestNetworkNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := allowBox(t, fmt.Sprintf("allow = %s\ndeny = [\"bad.sub.test\"]\n", list))
+	b := allowBox(t, fmt.Sprintf("allow = %s\ndeny = [\"bad.sub.test\", \"10.7.8.0/24\", \"93.184.217.0/24\"]\n", list))
 	var ops []string
 	for _, r := range rows {
 		ops = append(ops, "reach "+strings.ReplaceAll(r.name, "%00", "\x00")+" 80")
@@ -267,7 +268,7 @@ func TestNetworkNames(t *testing.T) {
 	}
 	tr.sprung(t)
 	r := w.seen()
-	w.only(r, "tcp "+webV4+":80", "tcp ["+webV6+"]:80", "tcp 10.7.7.7:80")
+	w.only(r, "tcp "+webV4+":80", "tcp ["+webV6+"]:80", "tcp 10.7.7.7:80", "tcp [2606:2800:220:1::77]:80")
 	for _, q := range r.Queries {
 		kind, name, _ := strings.Cut(q, " ")
 		name = strings.TrimSuffix(name, ".")
@@ -280,18 +281,20 @@ func TestNetworkNames(t *testing.T) {
 	// libc and its own ideas of what an address is.
 	need(t, "getent", "curl")
 	var argvs [][]string
+	want := map[string]bool{}
+	curl := func(name string, got bool) {
+		if strings.Contains(name, ":") {
+			name = "[" + name + "]"
+		}
+		url := "http://" + name + "/"
+		argvs, want[url] = append(argvs, []string{"curl", "-gsS", "--max-time", "30", url}), got
+	}
 	for _, r := range rows {
-		if !strings.HasPrefix(r.name, "rebind") && !strings.Contains(r.name, "%00") {
-			argvs = append(argvs, []string{"curl", "-gsS", "--max-time", "30", "http://" + r.name + "/"})
+		if !strings.ContainsAny(r.name, "%/@") && !strings.HasPrefix(r.name, "rebind") { // not in a URL, and not a third time
+			curl(r.name, r.got)
 		}
 	}
-	argvs = append(argvs, []string{"curl", "-gsS", "--max-time", "30", "http://b\u00fccher.test/"})
-	want := map[string]bool{"http://b\u00fccher.test/": true}
-	for _, r := range rows {
-		if !strings.Contains(r.name, "/") && !strings.Contains(r.name, "@") {
-			want["http://"+r.name+"/"] = r.got
-		}
-	}
+	curl("b\u00fccher.test", true)
 	for i, e := range b.many(argvs) {
 		url := argvs[i][len(argvs[i])-1]
 		if got := strings.HasPrefix(e.Out, "reached"); got != want[url] {
@@ -302,7 +305,7 @@ func TestNetworkNames(t *testing.T) {
 		}
 	}
 	tr.sprung(t)
-	w.only(w.seen(), "tcp "+webV4+":80", "tcp ["+webV6+"]:80", "tcp 10.7.7.7:80")
+	w.only(w.seen(), "tcp "+webV4+":80", "tcp ["+webV6+"]:80", "tcp 10.7.7.7:80", "tcp [2606:2800:220:1::77]:80")
 }
 
 // TestNetworkDNS: the name server of the box answers for the names of the
@@ -465,6 +468,13 @@ func TestNetworkProxies(t *testing.T) {
 	}
 	tr.sprung(t)
 	w.only(w.seen(), "tcp "+webV4+":80", "tcp ["+webV6+"]:80")
+	// Programs are led there when the profile says so.
+	led := allowBox(t, "allow = [\"web.test\"]\nproxy-variables = true\n")
+	for url, want := range map[string]string{"http://web.test/": "reached", "http://other.test/": "403"} {
+		if out := led.sh(`curl -sS -v "$1" 2>&1`, url).out; !strings.Contains(out, want) || !strings.Contains(out, fmt.Sprintf("127.0.0.1:%d", web)) {
+			t.Errorf("with proxy-variables, curl %s: %s", url, out)
+		}
+	}
 	// The variables are not set where no proxy is needed.
 	if out := b.sh("env").ok(t); strings.Contains(strings.ToLower(out), "_proxy=") {
 		t.Errorf("the environment has proxies:\n%s", out)
