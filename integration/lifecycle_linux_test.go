@@ -26,7 +26,7 @@ const leftovers = `
 "$1" idle -stop "$2" &                             # stopped
 "$1" idle -daemon "$2"                             # double fork, own session
 (setsid "$1" idle -ignore "$2" </dev/null >/dev/null 2>&1 &)
-n=0; while [ $n -lt 200 ]; do n=$((n+1)); [ "$(ls -d /proc/[0-9]* | wc -l)" -ge 6 ] && break; sleep 0.01; done
+n=0; while [ $n -lt 200 ]; do n=$((n+1)); [ "$(echo /proc/[0-9]* | wc -w)" -ge 6 ] && break; sleep 0.01; done
 `
 
 // killMarked ends what a control left running; the mark is this test's own.
