@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -238,7 +240,30 @@ func (r Result) JSON(f Facts) ([]byte, error) {
 		return nil, err
 	}
 	data = bytes.ReplaceAll(data, []byte("##"), []byte(`#\u0023`)) // "##" can only be in a string
-	return append(data, '\n'), nil
+	return append(escapeSteering(data), '\n'), nil
+}
+
+// escapeSteering escapes the characters that steer a terminal or turn a text around, as
+// far as encoding/json leaves them: C1 control characters, among them one that begins a
+// terminal's orders, DEL, and what has no look of its own. They are in strings only.
+func escapeSteering(data []byte) []byte {
+	steers := func(r rune) bool { return r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf) }
+	if bytes.IndexFunc(data, steers) < 0 {
+		return data
+	}
+	var b bytes.Buffer
+	b.Grow(len(data) + 64)
+	for _, r := range string(data) {
+		switch hi, lo := utf16.EncodeRune(r); {
+		case !steers(r):
+			b.WriteRune(r)
+		case hi == utf8.RuneError:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		}
+	}
+	return b.Bytes()
 }
 
 // Verdict is the result in one line, without the command's words.
@@ -324,7 +349,14 @@ func (r Result) Text(f Facts) string {
 		}
 	}
 	if l := f.Log; l != nil {
-		line("the whole output is in %s", l.File)
+		switch {
+		case l.Error != "":
+			line("some of the output is in %s", l.File)
+		case l.Lost > 0:
+			line("the output is in %s, without its first %s", l.File, size(l.Lost))
+		default:
+			line("the whole output is in %s", l.File)
+		}
 	}
 	if r.Output.Text != "" {
 		if r.Output.Cut > 0 {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -174,6 +175,45 @@ func TestJSONFitsTheSchema(t *testing.T) {
 		}
 		if valid(schema, doc, "result") == nil {
 			t.Errorf("the schema takes %s", to)
+		}
+	}
+}
+
+// TestJSONSteersNothing: the JSON may be read in a terminal; what it says is the same.
+func TestJSONSteersNothing(t *testing.T) {
+	const text = "\x00\x1b[2J\x7f\u009b2J \u0085\u202e\u2028\u200b\ufeff \U000e0041 ##[error] <é日本> \U0001f600"
+	r := Result{Outcome: Outcome{Status: Failed, Exit: 1, Code: 1, Output: Output{Text: text}}}
+	data, err := r.JSON(Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range string(data) {
+		if c != '\n' && unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			t.Errorf("%U is in it", c)
+		}
+	}
+	var doc struct{ Output struct{ Text string } }
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Output.Text != text {
+		t.Errorf("%q, want %q", doc.Output.Text, text)
+	}
+	if !bytes.Contains(data, []byte("é日本")) {
+		t.Error("text is escaped that steers nothing")
+	}
+}
+
+// TestTextOfLogs: the text does not promise more of a log than there is.
+func TestTextOfLogs(t *testing.T) {
+	for want, l := range map[string]LogFacts{
+		"the whole output is in x":                      {},
+		"the output is in x, without its first 2 bytes": {Bytes: 5, Lost: 2},
+		"some of the output is in x":                    {Bytes: 5, Error: "no space left on device"},
+	} {
+		l.File = "x"
+		if text := samples(t)["full"].Text(Facts{Log: &l}); !strings.Contains(text, "wall: gate: "+want+"\n") {
+			t.Errorf("the text lacks %q:\n%s", want, text)
 		}
 	}
 }

@@ -414,7 +414,30 @@ func (o *outputs) open(g *gateRun, log logOptions, runs bool) error {
 		o.net = l
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.distinct())...)
+}
+
+// distinct refuses two files that are one, of which the last to be written would be
+// left, and would pass for the other.
+func (o *outputs) distinct() error {
+	var all []namedFile
+	for _, f := range []*resultFile{o.json, o.junit, o.record} {
+		if f != nil {
+			all = append(all, namedFile{f.dir, f.base, f.flag})
+		}
+	}
+	logs := map[string]*logFile{"log": o.log}
+	if o.net != nil {
+		logs["net-log"] = o.net.log
+	}
+	for flag, l := range logs {
+		if l != nil {
+			for i := range l.o.files {
+				all = append(all, namedFile{l.dir, l.numbered(i), flag})
+			}
+		}
+	}
+	return distinctFiles(all)
 }
 
 func (o *outputs) close() {

@@ -169,6 +169,34 @@ func (e *plantedLinkError) Error() string {
 	return quoteOdd(e.path) + " is a symbolic link in a directory that is writable inside the box"
 }
 
+// A namedFile is a file that a flag named, in a directory that is open.
+type namedFile struct {
+	dir        int
+	base, flag string
+}
+
+// distinctFiles refuses two flags that name one file, whatever it is called by each.
+func distinctFiles(files []namedFile) error {
+	type place struct {
+		dir  fileID
+		base string
+	}
+	met := map[place]string{}
+	for _, f := range files {
+		var st unix.Stat_t
+		if err := unix.Fstat(f.dir, &st); err != nil {
+			return &plan.Error{Op: "cannot look at the directory of --" + f.flag, Err: err}
+		}
+		at := place{fileID{uint64(st.Dev), st.Ino}, f.base}
+		if other := met[at]; other != "" {
+			return &plan.Error{Op: "--" + min(other, f.flag) + " and --" + max(other, f.flag) + " name the same file, " + quoteOdd(f.base),
+				Hint: "give each a name of its own; a log that is rotated has further ones, with a number"}
+		}
+		met[at] = f.flag
+	}
+	return nil
+}
+
 // openTrusted opens the directory named by the absolute path name, one element
 // at a time, following links except those that lie in or below one of the
 // directories untrusted (absolute, free of links). Every element is opened
