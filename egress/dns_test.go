@@ -228,6 +228,8 @@ func TestAnswerHeaders(t *testing.T) {
 		{"65535 questions", raw(func(b []byte) []byte { b[4], b[5] = 255, 255; return b }), 1},
 		{"an answer section", raw(func(b []byte) []byte { b[7] = 1; return append(b, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0) }), 1},
 		{"an authority section", raw(func(b []byte) []byte { b[9] = 1; return append(b, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0) }), 1},
+		{"an answer section that is not there", raw(func(b []byte) []byte { b[7] = 1; return b }), 1},
+		{"an authority section that is not there", raw(func(b []byte) []byte { b[8] = 1; return b }), 1},
 		{"bytes behind the end", raw(func(b []byte) []byte { return append(b, 0) }), 1},
 		{"a missing record", raw(func(b []byte) []byte { b[11] = 1; return b }), 1},
 		{"a status query", raw(func(b []byte) []byte { b[2] |= 2 << 3; return b }), 4},
