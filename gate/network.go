@@ -122,6 +122,18 @@ func (d Denials) Lines(profileName string) []string {
 	return lines
 }
 
+// Failures tells a person that connections which the rules allow could not be made; ""
+// when there were none.
+func Failures(s egress.Summary) string {
+	switch s.Failed {
+	case 0:
+		return ""
+	case 1:
+		return "1 connection to an allowed host could not be made; --net-log - tells why"
+	}
+	return fmt.Sprintf("%d connections to allowed hosts could not be made; --net-log - tells why", s.Failed)
+}
+
 // plainHost reports whether a host can be written in a profile as it is.
 func plainHost(s string) bool {
 	return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.:-[]") == ""

@@ -347,6 +347,9 @@ func (r Result) Text(f Facts) string {
 		for _, l := range NewDenials(ph.Plan, ph.Network).Lines(f.Profile) {
 			line("%s: %s", what, l)
 		}
+		if l := Failures(ph.Network); l != "" {
+			line("%s: %s", what, l)
+		}
 	}
 	if l := f.Log; l != nil {
 		switch {

@@ -211,11 +211,14 @@ func (f *runFlags) reportable(plans ...plan.Plan) error {
 		Hint: "what the other walls refuse, the kernel tells the command alone; add --net allow, or leave out --fail-on-denial"}
 }
 
-// printDenials tells the operator what the network wall refused.
+// printDenials tells the operator what the network wall refused, and what failed.
 func printDenials(w io.Writer, p plan.Plan, s egress.Summary) {
 	var b bytes.Buffer
 	for _, l := range gate.NewDenials(p, s).Lines(p.Profile) {
 		b.WriteString("wall: network: " + oneLine(l) + "\n")
+	}
+	if l := gate.Failures(s); l != "" {
+		b.WriteString("wall: network: " + l + "\n")
 	}
 	_, _ = w.Write(b.Bytes()) // there is nobody left to tell
 }

@@ -164,6 +164,13 @@ func TestPrintDenials(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), strings.Join(want, "\n"))
 	}
 	b.Reset()
+	printDenials(&b, p, egress.Summary{Failed: 1})
+	printDenials(&b, p, egress.Summary{Failed: 2})
+	if got, want := b.String(), "wall: network: 1 connection to an allowed host could not be made; --net-log - tells why\n"+
+		"wall: network: 2 connections to allowed hosts could not be made; --net-log - tells why\n"; got != want {
+		t.Errorf("got %q", got)
+	}
+	b.Reset()
 	if printDenials(&b, p, egress.Summary{}); b.Len() > 0 {
 		t.Errorf("nothing was refused, and told is %q", b.String())
 	}

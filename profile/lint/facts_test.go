@@ -112,7 +112,7 @@ func TestTarget(t *testing.T) {
 		{"abi=6", host, 0},
 		{"abi=5", "", 0},
 		{"abi=5", "enforce = \"fs\"", 1},
-		{"abi=3", allow, 1},
+		{"abi=3", allow, 0},
 		{"abi=4", allow, 0},
 		{"no-nftables", allow, 1},
 		{"no-nftables", host, 0},
