@@ -259,18 +259,27 @@ func (m machine) steps() []step {
 			cd /; rmdir modules`)})
 	}
 	all = append(all, step{Step: tester.sh("doctor", "wall doctor --json"), code: m.doctorCode(), check: m.badDoctor})
+	all = append(all, step{Step: root.sh("be a host", `ip addr add 10.5.5.5/32 dev lo; ip addr add fd00:5::5/128 dev lo
+		mkdir /www; echo page >/www/index.html; httpd -p '[::]:8080' -h /www </dev/null >/dev/null 2>&1
+		until wget -qO- http://10.5.5.5:8080/ >/dev/null; do sleep 0.1; done`)})
 	for _, u := range users {
 		if m.abi == 0 {
 			all = append(all, m.withoutLandlock(u)...)
 		}
 		all = append(all, m.boxes(u)...)
-		all = append(all, m.caches(u), m.late(u), m.signals(u))
+		all = append(all, m.caches(u), m.network(u), m.late(u), m.signals(u))
 		all = append(all, m.reach(u)...)
 	}
 	if m.abi > 0 {
 		all = append(all, m.withoutUserNamespaces(root, tester)...)
 	}
 	all = append(all, m.limits(root, tester)...)
+	if m.modules {
+		all = append(all, step{Step: root.sh("one module is missing", "rmmod nft_redir; exec wall run --net allow --allow-host web.test -- echo ran"), code: 125, err: m.notices() +
+			m.refusal("programs that ignore proxy variables reach no host", "an nftables rule for ip with redirect (module nft_redir): no such file or directory", "--net allow",
+				"the kernel needs nftables: as root, modprobe -a nf_tables nft_chain_nat nft_redir nft_reject_ipv4 nft_reject_ipv6; \"wall doctor\" tells what is missing"+orDegrade)})
+	}
+	all = append(all, step{Step: root.sh("be no host", "killall httpd; rm -r /www")})
 	const tree = ".\n./.env\n./.git\n./.git/HEAD\n./.git/config\n./.git/evil\n./.git/hooks\n./.git/objects\n./.git/refs\n./a\n./a/file\n./b\n[core]\n"
 	all = append(all, step{
 		Step: root.sh("nothing is left", `cd /
@@ -368,6 +377,24 @@ func (m machine) control(u user) step {
 // waitFor is shell text that waits for a file.
 func waitFor(name string) string {
 	return `n=0; while [ ! -s ` + name + ` ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; `
+}
+
+// network reaches what is allowed and nothing else: by IPv4, by IPv6 and by the
+// DNS of any address, or by a proxy where connections cannot be redirected.
+func (m machine) network(u user) step {
+	s := u.sh("allowed hosts", `wall run `+m.degrade()+`--net allow --allow-host web.test:8080 --allow-host 10.5.5.5:8080 --allow-host '[fd00:5::5]:8080' -- sh -c '
+		for to in 10.5.5.5:8080 "[fd00:5::5]:8080" 10.5.5.5:8081 10.5.5.6:8080 "[fd00:5::6]:8080"; do wget -qO- "http://$to/" 2>/dev/null || echo refused; done
+		if nc -w 5 10.5.5.5 8080 </dev/null 2>/dev/null; then echo connected; else echo no way; fi
+		nslookup web.test 10.9.9.9 2>/dev/null | grep -A 1 ^Name | grep -c ^Address
+		nslookup other.test 10.9.9.9 2>/dev/null | grep -c NXDOMAIN
+		env | grep -ci ^http_proxy; true' 2>err
+		grep -v "^wall: network:" err >&2; rm err`)
+	out, notes := "connected\n2\n2\n0\n", m.notes()
+	if !m.modules {
+		out = "no way\n0\n0\n2\n"
+		notes += "wall: degraded: network: programs that ignore proxy variables reach no host (socket AF_NETLINK: protocol not supported)\n"
+	}
+	return step{Step: s, out: "page\npage\nrefused\nrefused\nrefused\n" + out, err: notes}
 }
 
 // late makes a file with a name that is to be hidden once the box runs: there

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	bootTimeout     = 3 * time.Minute // a boot with all steps takes about 25 s of processor time, of which there may be little
+	bootTimeout     = 8 * time.Minute // a boot with all steps takes about 25 s of processor time, of which there may be little
 	downloadTimeout = 3 * time.Minute
 )
 

@@ -18,8 +18,9 @@ import (
 	"github.com/wallsandbox/wall/integration/kernels"
 )
 
-// stepTimeout bounds one step; the slowest takes about a second.
-const stepTimeout = 30 * time.Second
+// stepTimeout bounds one step; the slowest takes a few seconds of processor time, of which
+// there may be little.
+const stepTimeout = 2 * time.Minute
 
 func main() {
 	if err := run(); err != nil {
