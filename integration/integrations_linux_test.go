@@ -13,7 +13,7 @@ import (
 
 // A ci is a place where the files of docs/integrations are tried: a repository "origin"
 // with a branch main that has ci.toml and a Makefile whose tests pass, a branch
-// "good" and a branch "bad", whose tests do not, and programs by the names that the files use.
+// "good", a branch "closed" whose tests leave closed directories, a branch "bad" whose tests do not pass, and programs by the names that the files use.
 type ci struct {
 	t           *testing.T
 	dir, origin string
@@ -21,6 +21,10 @@ type ci struct {
 }
 
 const integrations = "docs/integrations/"
+
+// closing is a Makefile whose tests pass and leave what only its owner can remove, and
+// only after having opened it.
+const closing = "test:\n\t@mkdir -p closed/sub && echo x >closed/sub/file && chmod 0 closed/sub closed\n"
 
 func newCI(t *testing.T) *ci {
 	t.Helper()
@@ -48,6 +52,10 @@ func newCI(t *testing.T) *ci {
 	write(t, filepath.Join(tree, "more"), "x")
 	git("add", "-A")
 	git("commit", "-qm", "good")
+	git("checkout", "-q", "main")
+	git("checkout", "-qb", "closed")
+	write(t, filepath.Join(tree, "Makefile"), closing)
+	git("commit", "-qam", "closed")
 	git("checkout", "-q", "main")
 	git("checkout", "-qb", "bad")
 	write(t, filepath.Join(tree, "result"), "bad")
@@ -197,6 +205,10 @@ func TestIntegrations(t *testing.T) {
 		if files := c.must(c.origin, "git", "ls-tree", "--name-only", "main"); !strings.Contains(files, "more\n") {
 			t.Errorf("merged: %s", files)
 		}
+		before = head()
+		if r := finish(t, c.cmd(c.dir, "sh", script, c.origin, "main", "closed")); r.code != 0 || head() == before {
+			t.Errorf("closed: exit status %d, merged %v\n%s%s", r.code, head() != before, r.out, r.err)
+		}
 		if r := finish(t, c.cmd(c.dir, "sh", script, c.origin, "main", "nosuch")); r.code != 1 {
 			t.Errorf("no such branch: exit status %d", r.code)
 		}
@@ -232,6 +244,14 @@ func TestIntegrations(t *testing.T) {
 		}
 		if r := commit("good"); r.code != 0 {
 			t.Errorf("a commit that passes was not made: %d\n%s%s", r.code, r.out, r.err)
+		}
+		write(t, filepath.Join(work, "Makefile"), closing)
+		c.must(work, "git", "add", "Makefile")
+		if r := commit("closed"); r.code != 0 {
+			t.Errorf("a commit that passes and leaves closed directories was not made: %d\n%s%s", r.code, r.out, r.err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(c.dir, "pre-commit.*")); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
 		}
 	})
 
