@@ -46,7 +46,7 @@ func Collect(root string) (removed []string, err error) {
 			continue
 		}
 		if err != nil {
-			errs = append(errs, &plan.Error{Op: "cannot remove all of " + root + "/" + name, Err: err, Hint: "remove it by hand"})
+			errs = append(errs, &plan.Error{Op: "cannot remove all of " + root + "/" + name, Err: strange(err), Hint: "remove it by hand"})
 		}
 		if gone {
 			removed = append(removed, root+"/"+name)
@@ -84,7 +84,7 @@ func Discard(root, id string) error {
 	case err == errBusy:
 		return fail(ErrInUse, "wait for the run to end, or end it")
 	case err != nil:
-		return fail(err, "")
+		return fail(strange(err), "")
 	case !gone:
 		return fail(fs.ErrNotExist, "")
 	}
@@ -129,7 +129,8 @@ func (r *rootDir) collect(name string, force bool) (gone bool, err error) {
 }
 
 // List gives all scratch directories of a root, sorted by path; none when the
-// root is missing. Directories that vanish meanwhile are left out.
+// root is missing. Directories that vanish meanwhile are left out. Those that cannot be
+// looked at are told as errors, together with all others.
 func List(root string) ([]Info, error) {
 	r, err := openRoot(root, false)
 	if missing(err) {
@@ -145,17 +146,28 @@ func List(root string) ([]Info, error) {
 	}
 	slices.Sort(names)
 	var infos []Info
+	var errs []error
 	for _, name := range names {
 		info, err := r.info(name)
-		if err == unix.ENOENT {
-			continue
+		switch {
+		case err == nil:
+			infos = append(infos, info)
+		case err != unix.ENOENT:
+			errs = append(errs, &plan.Error{Op: "cannot look at " + root + "/" + name, Err: strange(err)})
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s/%s: %w", root, name, err)
-		}
-		infos = append(infos, info)
 	}
-	return infos, nil
+	return infos, errors.Join(errs...)
+}
+
+// strange says what is wrong with something that has the name of a scratch directory.
+func strange(err error) error {
+	switch err {
+	case unix.EXDEV:
+		return errors.New("it is a mount point")
+	case unix.ENOTDIR, unix.ELOOP:
+		return errors.New("it is not a directory")
+	}
+	return err
 }
 
 func (r *rootDir) info(name string) (Info, error) {

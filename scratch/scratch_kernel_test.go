@@ -1448,3 +1448,53 @@ func TestRenew(t *testing.T) {
 	is(ws+"/two", false)
 	is(d.Path(), false)
 }
+
+// TestKernelStrangeEntry: what has the name of a scratch directory and cannot be
+// looked at is told, and keeps nothing from what is done with the others.
+func TestKernelStrangeEntry(t *testing.T) {
+	need(t, "root", os.Geteuid() == 0)
+	root := tempDir(t) + "/root"
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"wall-a", "wall-b", "wall-c"} {
+		if err := os.Mkdir(root+"/"+name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	errs := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with its namespace
+		if err := errors.Join(
+			unix.Unshare(unix.CLONE_NEWNS),
+			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("none", root+"/wall-b", "tmpfs", 0, ""),
+		); err != nil {
+			errs <- fmt.Errorf("set-up: %w", err)
+			return
+		}
+		check := func(what string, got []string, err error) error {
+			want := root + "/wall-b: it is a mount point"
+			if !slices.Equal(got, []string{"a", "c"}) || err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("%s: %q, %v", what, got, err)
+			}
+			return nil
+		}
+		infos, err := List(root)
+		var ids []string
+		for _, i := range infos {
+			ids = append(ids, i.ID)
+		}
+		bad := check("list", ids, err)
+		err = Discard(root, "b")
+		bad = errors.Join(bad, check("discard", []string{"a", "c"}, err))
+		removed, err := Collect(root)
+		for i, p := range removed {
+			removed[i] = strings.TrimPrefix(p, root+"/wall-")
+		}
+		errs <- errors.Join(bad, check("collect", removed, err))
+	}()
+	if err := <-errs; err != nil {
+		t.Error(err)
+	}
+}

@@ -193,7 +193,7 @@ func (g *gateRun) run() error {
 	}
 	g.settle(&r, signals)
 	if collectErr != nil && r.Status != gate.NotRun && g.first.Enforce != plan.EnforceOff {
-		r.Warnings = append(r.Warnings, "ignoring what earlier runs left: "+collectErr.Error())
+		r.Warnings = append(r.Warnings, "ignoring what earlier runs left: "+inOne(collectErr))
 	}
 	if g.after != nil && r.Status != gate.NotRun {
 		g.after(r)
@@ -471,7 +471,7 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 		printWarning(g.s.err, w)
 	}
 	if r.Cleanup != nil {
-		printWarning(g.s.err, "something of this run is left: "+r.Cleanup.Error())
+		printWarning(g.s.err, "something of this run is left: "+inOne(r.Cleanup))
 	}
 	to := g.s.out
 	if g.f.json == "-" || g.f.stream {

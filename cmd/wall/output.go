@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +127,22 @@ func degradedLine(d plan.Degraded) string {
 		s += " (" + oneLine(d.Cause) + ")"
 	}
 	return s
+}
+
+// inOne gives errors as one text, each once.
+func inOne(errs ...error) string {
+	var texts []string
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		for line := range strings.Lines(err.Error()) {
+			if line = strings.TrimSuffix(line, "\n"); !slices.Contains(texts, line) {
+				texts = append(texts, line)
+			}
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 // oneLine is what is shown of foreign text, see [plan.Printable].

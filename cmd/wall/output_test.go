@@ -213,3 +213,10 @@ func TestToldOnce(t *testing.T) {
 		t.Errorf("%v:\n%swant\n%s", err, got, want)
 	}
 }
+
+func TestInOne(t *testing.T) {
+	err := errors.Join(errors.New("a: lost\nand 2 more"), errors.New("b"))
+	if got, want := inOne(err, nil, err), "a: lost; and 2 more; b"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -147,14 +147,14 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	o.kept = keptScratch(p)
 	if collectErr != nil && o.result.Started && p.Enforce != plan.EnforceOff {
 		// Had it been in the way of this run, the run would have failed.
-		printWarning(s.err, "ignoring what earlier runs left: "+collectErr.Error())
+		printWarning(s.err, "ignoring what earlier runs left: "+inOne(collectErr))
 	}
 	for _, w := range o.warnings {
 		printWarning(s.err, w)
 	}
 	if o.cleanup != nil {
 		// The command can bring this about, so that it must not change the status.
-		printWarning(s.err, "something of this run is left: "+o.cleanup.Error())
+		printWarning(s.err, "something of this run is left: "+inOne(o.cleanup))
 	}
 	printDenials(s.err, p, o.result.Network)
 	if o.kept != "" {

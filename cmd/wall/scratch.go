@@ -115,37 +115,42 @@ of the part that can be looked at.`,
 	addOnce(cmd.Flags(), &root, "scratch-root", "", "DIR", scratchRootUsage)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		l, err := listScratch(root)
-		if err != nil {
-			return err
+		switch {
+		case l.Entries == nil: // there is nothing to show but why
+		case asJSON:
+			err = errors.Join(err, writeJSON(s.out, l))
+		default:
+			err = errors.Join(err, l.writeText(s.out, time.Now()))
 		}
-		if asJSON {
-			return writeJSON(s.out, l)
-		}
-		return l.writeText(s.out, time.Now())
+		return err
 	}
 	return cmd
 }
 
 func listScratch(flag string) (scratchList, error) {
 	root, err := scratchRoot(flag)
-	l := scratchList{Version: scratchVersion, Root: root, Entries: []scratchItem{}}
+	l := scratchList{Version: scratchVersion, Root: root}
 	if err != nil {
 		return l, err
 	}
 	infos, err := scratch.List(root)
 	if err != nil {
-		return l, scratchError("cannot list scratch directories", err)
+		err = scratchError("cannot list scratch directories", err)
+		if len(infos) == 0 {
+			return l, err
+		}
 	}
+	l.Entries = []scratchItem{}
 	for _, i := range infos {
-		size, err := scratch.Size(root, i.ID)
-		if errors.Is(err, fs.ErrNotExist) {
+		size, sizeErr := scratch.Size(root, i.ID)
+		if errors.Is(sizeErr, fs.ErrNotExist) {
 			continue // its run ended just now
 		}
 		l.Entries = append(l.Entries, scratchItem{
-			ID: i.ID, Path: i.Path, Created: i.Created.UTC(), Size: size, Partly: err != nil, State: stateOf(i),
+			ID: i.ID, Path: i.Path, Created: i.Created.UTC(), Size: size, Partly: sizeErr != nil, State: stateOf(i),
 		})
 	}
-	return l, nil
+	return l, err
 }
 
 // scratchError tells what was attempted, unless the error does so already.
@@ -336,10 +341,10 @@ that a run is using stays.`,
 func collectScratch(root string, age time.Duration, kept bool) (removed []string, err error) {
 	removed = []string{}
 	infos, err := scratch.List(root)
-	if err != nil {
-		return removed, scratchError("cannot list scratch directories", err)
-	}
 	var errs []error
+	if err != nil {
+		errs = append(errs, scratchError("cannot list scratch directories", err))
+	}
 	now := time.Now()
 	for _, i := range infos {
 		if i.InUse || i.Kept && !kept || age > 0 && now.Sub(i.Created) < age {
