@@ -123,6 +123,7 @@ func TestRelayGrace(t *testing.T) {
 	r.rest()
 	r.start(&second, 20*time.Millisecond)
 	raise(t, unix.SIGTERM)
+	second.wait(t, 1)
 	raise(t, unix.SIGINT)
 	if got := second.wait(t, 3); got != "terminated,interrupt,kill" && got != "terminated,kill,interrupt" {
 		t.Errorf("got %s", got)
