@@ -118,8 +118,10 @@ func TestRuleset(t *testing.T) {
 	}
 	redirected(t)
 	for command, want := range map[string]string{
-		"/usr/sbin/nft list ruleset":                                wantRuleset,
-		"/usr/sbin/ip route show table local type local default":    "local default dev lo scope host src 127.0.0.1 \n",
+		"/usr/sbin/nft list ruleset":                             wantRuleset,
+		"/usr/sbin/ip route show table local type local default": "local default dev lo scope host src 127.0.0.1 \n",
+		"/usr/sbin/ip -o addr show dev lo | grep -o 'inet.* scope [a-z]*'": "inet 127.0.0.1/8 scope host\ninet 127.0.0.2/8 scope host\n" +
+			"inet6 fd77:616c:6c00:ffff::1/128 scope global\ninet6 ::1/128 scope host\n",
 		"/usr/sbin/ip -6 route show table local type local default": "local default dev lo src ::1 metric 1024 pref medium\n",
 	} {
 		out, err := exec.Command("sh", "-c", command).CombinedOutput()

@@ -193,14 +193,14 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 }
 
-// redirectAll sets routes and rules, and tries them.
+// redirectAll sets routes, addresses and rules, and tries them.
 func redirectAll(fs []family, capture uint16, list []listener, fds []int) error {
 	lo, err := loopbackIndex()
 	if err != nil {
 		return err
 	}
 	for _, f := range fs {
-		if err := netlink(unix.NETLINK_ROUTE, localRoutes(f, lo)); err != nil {
+		if err := netlink(unix.NETLINK_ROUTE, append(localRoutes(f, lo), secondAddress(f, lo))); err != nil {
 			return err
 		}
 	}

@@ -20,13 +20,14 @@ type family struct {
 	unreachable uint8  // code of the ICMP message "port unreachable"
 	reject      string // the module of that expression
 	nowhere     netip.AddrPort
+	second      netip.Prefix // another address of the loopback interface
 }
 
 // The documentation networks 192.0.2.0/24 (RFC 5737) and 2001:db8::/32 (RFC 3849)
 // have no hosts; port 9 is "discard".
 var (
-	ipv4 = family{"ip", "IPv4", unix.AF_INET, netip.MustParsePrefix("127.0.0.0/8"), 16, 3, "nft_reject_ipv4", netip.MustParseAddrPort("192.0.2.1:9")}
-	ipv6 = family{"ip6", "IPv6", unix.AF_INET6, netip.MustParsePrefix("::1/128"), 24, 4, "nft_reject_ipv6", netip.MustParseAddrPort("[2001:db8::1]:9")}
+	ipv4 = family{"ip", "IPv4", unix.AF_INET, netip.MustParsePrefix("127.0.0.0/8"), 16, 3, "nft_reject_ipv4", netip.MustParseAddrPort("192.0.2.1:9"), netip.MustParsePrefix("127.0.0.2/8")}
+	ipv6 = family{"ip6", "IPv6", unix.AF_INET6, netip.MustParsePrefix("::1/128"), 24, 4, "nft_reject_ipv6", netip.MustParseAddrPort("[2001:db8::1]:9"), netip.MustParsePrefix("fd77:616c:6c00:ffff::1/128")}
 )
 
 func families(v6 bool) []family {
@@ -247,4 +248,20 @@ func localRoutes(f family, lo uint32) []netlinkMessage {
 	b = attr(b, unix.RTA_PREFSRC, f.own().AsSlice())
 	what := "a local default route for " + f.long
 	return []netlinkMessage{{kind: unix.RTM_NEWROUTE, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ACK, body: b, what: what}}
+}
+
+// secondAddress gives the message that adds another address to the loopback interface
+// (ip addr add ... dev lo). With 127.0.0.1 and ::1 alone glibc takes the box for one
+// without a network: getaddrinfo(3) with AI_ADDRCONFIG then has no answer for a program
+// that asks for one family, be it about a literal address.
+func secondAddress(f family, lo uint32) netlinkMessage {
+	scope := uint8(unix.RT_SCOPE_UNIVERSE)
+	if f.number == unix.AF_INET {
+		scope = unix.RT_SCOPE_HOST
+	}
+	// struct ifaddrmsg of linux/if_addr.h
+	b := append([]byte{f.number, uint8(f.second.Bits()), unix.IFA_F_NODAD, scope}, native32(lo)...)
+	b = attr(b, unix.IFA_LOCAL, f.second.Addr().AsSlice())
+	b = attr(b, unix.IFA_ADDRESS, f.second.Addr().AsSlice())
+	return netlinkMessage{kind: unix.RTM_NEWADDR, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ACK, body: b, what: "a second loopback address of " + f.long}
 }
