@@ -77,7 +77,7 @@ lint: ## fmt, vet and staticcheck
 
 check: lint race golden fuzz test ## everything that a change must pass
 
-bench: ## compare the launch cost with bubblewrap's, A B A B
+bench: ## compare the launch cost with bubblewrap's, and the network wall with loopback
 	@sh scripts/setup.sh all
 	@$(MAKE) --no-print-directory build
 	@sh scripts/bench.sh

@@ -461,11 +461,18 @@ func TestNetworkProxies(t *testing.T) {
 		ops = append(ops, fmt.Sprintf("say 127.0.0.1 %d %x", r.port, r.say))
 	}
 	w.seen()
-	for i, got := range b.batch(ops) {
-		if strings.Contains(got, "reached") != rows[i].got || strings.Contains(got, "ETIMEDOUT") {
-			t.Errorf("%.120q: %s", rows[i].say, got)
+	for _, without := range []string{"", "nftables"} {
+		b.without, b.flags = without, nil
+		if without != "" {
+			b.flags = []string{"--if-unavailable", "degrade"}
+		}
+		for i, got := range b.batch(ops) {
+			if strings.Contains(got, "reached") != rows[i].got || strings.Contains(got, "ETIMEDOUT") {
+				t.Errorf("without %q: %.120q: %s", without, rows[i].say, got)
+			}
 		}
 	}
+	b.without, b.flags = "", nil
 	tr.sprung(t)
 	w.only(w.seen(), "tcp "+webV4+":80", "tcp ["+webV6+"]:80")
 	// Programs are led there when the profile says so.
@@ -478,5 +485,60 @@ func TestNetworkProxies(t *testing.T) {
 	// The variables are not set where no proxy is needed.
 	if out := b.sh("env").ok(t); strings.Contains(strings.ToLower(out), "_proxy=") {
 		t.Errorf("the environment has proxies:\n%s", out)
+	}
+}
+
+// TestNetworkEverywhere: a rule for all addresses is for those of the internet,
+// and single addresses and sockets of the host are there where a line names them.
+func TestNetworkEverywhere(t *testing.T) {
+	w := inInternet(t)
+	if w == nil {
+		return
+	}
+	tr := newTrap(t, 80)
+	public := []string{webV4, webV6}
+	special := []string{"169.254.169.254", "fd00:ec2::254", "10.0.0.5", "127.0.0.1", "127.0.0.5", "192.168.1.1", "172.31.0.1", "100.64.0.1", "100.100.100.200", ownV4, ownV6, "fe80::1",
+		"198.18.0.1", "198.18.5.5", "fd77:616c:6c00::1", "0.0.0.0", "::", "::1", "::ffff:10.0.0.5", "::ffff:127.0.0.1", "64:ff9b::a00:5", "2002:a00:5::1", "::10.0.0.5", "fec0::1", "240.0.0.1", "224.0.0.1", "ff02::1"}
+	visit := func(rule string, allowed, refused []string) {
+		t.Helper()
+		b := allowBox(t, rule)
+		var ops, may []string
+		for _, a := range slices.Concat(allowed, refused) {
+			ops = append(ops, "talk "+a+" 80")
+		}
+		for _, a := range allowed {
+			may = append(may, "tcp "+net.JoinHostPort(strings.TrimPrefix(a, "::ffff:"), "80"))
+		}
+		w.seen()
+		for i, got := range b.batch(ops) {
+			if strings.HasPrefix(got, "ok reached") != (i < len(allowed)) || strings.Contains(got, "ETIMEDOUT") {
+				t.Errorf("%s: %s: %s", rule, ops[i], got)
+			}
+		}
+		tr.sprung(t)
+		w.only(w.seen(), may...)
+	}
+	visit(`allow = ["0.0.0.0/0:80", "[::/0]:80"]`, public, special)
+	visit(`allow = ["10.0.0.0/24:80", "169.254.169.254:80", "[fd12::/64]:80"]`, []string{"10.0.0.5", "::ffff:10.0.0.5", "169.254.169.254", "fd12::9"}, []string{webV4, "10.0.1.5", "169.254.169.253", "fd12:0:0:1::9", "fd00:ec2::254"})
+
+	// Sockets of the host.
+	dir := tempDir(t)
+	path, name := dir+"/sock", nonce()
+	for _, at := range []string{path, "@" + name} {
+		l, err := net.Listen("unix", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+	}
+	for _, r := range []struct {
+		flags []string
+		want  string
+	}{{nil, "ENOENT|EACCES"}, {[]string{"--ro", path}, "ok"}, {[]string{"--rw", path}, "ok"}} {
+		b := allowBox(t, `allow = ["web.test"]`)
+		b.flags = r.flags
+		if got := b.batch([]string{"connect-unix " + path, "connect-abstract " + name}); !anyOf(got[0], r.want) || !anyOf(got[1], "ECONNREFUSED|EPERM") {
+			t.Errorf("%q: %q", r.flags, got)
+		}
 	}
 }
