@@ -324,3 +324,22 @@ func TestNetworkClients(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkOneFamily: programs that ask glibc for the addresses of one family, as
+// far as this host has it (AI_ADDRCONFIG), get them, although a box has a loopback
+// interface alone.
+func TestNetworkOneFamily(t *testing.T) {
+	w := inInternet(t)
+	if w == nil {
+		return
+	}
+	need(t, "/usr/bin/python3")
+	b := allowBox(t, `allow = ["web.test"]`)
+	const script = `import socket as s
+for family in s.AF_INET, s.AF_INET6, s.AF_UNSPEC:
+	print(*sorted(a[4][0] for a in s.getaddrinfo("web.test", 443, family, s.SOCK_STREAM, 0, s.AI_ADDRCONFIG)))`
+	r := finish(t, b.cmd("/usr/bin/python3", "-c", script))
+	if got, want := r.ok(t), "198.18.0.1\nfd77:616c:6c00::1\n198.18.0.1 fd77:616c:6c00::1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
