@@ -26,7 +26,7 @@ import (
 //	json FILE KEY WANT   a field of a JSON object, as Go's %v prints it
 //	without-nftables COMMAND...   as on a kernel that cannot redirect connections
 //
-// and the conditions userns, seccomp, landlock:N, cgo, root and tool:NAME.
+// and the conditions userns, redirect, seccomp, landlock:N, cgo, root and tool:NAME.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:       "testdata/script",
@@ -85,11 +85,17 @@ func scriptCondition(cond string) (bool, error) {
 	switch word {
 	case "userns":
 		for _, f := range probed() {
-			if !f.OK {
+			if !f.OK && !f.Optional {
 				why = f.Name + ": " + f.Detail
 			}
 		}
 		ok = why == "" && len(probed()) > 0
+	case "redirect":
+		for _, f := range probed() {
+			if strings.HasPrefix(f.Name, "redirection") {
+				ok, why = f.OK, f.Detail
+			}
+		}
 	case "seccomp":
 		var err error
 		ok, err = seccomp.Probe()
