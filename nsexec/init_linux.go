@@ -90,6 +90,14 @@ func (s *stage2) netFD() int {
 	return s.base + 3
 }
 
+// scratchFD is there only with a scratch directory.
+func (s *stage2) scratchFD() int {
+	if hasNetwork(&s.p) {
+		return s.netFD() + 1
+	}
+	return s.netFD()
+}
+
 // run is the checklist of stage 2. It never returns.
 func (s *stage2) run() {
 	// The main goroutine stays on its thread, so that the thread that is
@@ -117,7 +125,7 @@ func (s *stage2) run() {
 
 	s.step("order", s.readOrder)
 	// Needs CAP_SYS_ADMIN over the mount namespace.
-	s.step("mounts", func() (err error) { s.lowers, err = buildRoot(&s.p); return err })
+	s.step("mounts", func() (err error) { s.lowers, err = buildRoot(&s.p, s.scratchFD()); return err })
 	// Needs CAP_NET_ADMIN over the network namespace.
 	s.step("loopback", s.loopback)
 	// Likewise. After the interface is up, which routes and addresses need.

@@ -23,6 +23,8 @@ type builder struct {
 	cover int // a read-only tmpfs with an empty directory "d" and an empty file "f", both of mode 000, and texts
 	fds   int // /proc/self/fd of the old tree, for overlays; -1 when there is none
 
+	scratch int // the scratch directory in the old root; -1 when there is none
+
 	lowers []lowerLayer // of the overlays
 }
 
@@ -40,7 +42,7 @@ const (
 // mount namespace with CAP_SYS_ADMIN over it. Nothing reaches the host's mount
 // table, because propagation is made private first. It gives the lower layers
 // of the overlays, which belong to the caller.
-func buildRoot(p *plan.Plan) ([]lowerLayer, error) {
+func buildRoot(p *plan.Plan, scratch int) ([]lowerLayer, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, &plan.Error{Op: "cannot make mounts private", Err: os.NewSyscallError("mount", err), Hint: hintPrivileged(err)}
 	}
@@ -48,18 +50,23 @@ func buildRoot(p *plan.Plan) ([]lowerLayer, error) {
 	if err != nil {
 		return nil, &plan.Error{Op: "cannot open the host's root", Err: pathError("open", "/", err)}
 	}
-	b := &builder{p: p, host: host, root: -1, cover: -1, fds: -1}
+	b := &builder{p: p, host: host, root: -1, cover: -1, fds: -1, scratch: -1}
 	if hasOverlay(p) {
 		// Before the new root hides it. Where it is missing, the overlay fails.
 		b.fds, _ = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	defer func() {
-		for _, fd := range []int{b.host, b.root, b.cover, b.fds} {
+		for _, fd := range []int{b.host, b.root, b.cover, b.fds, b.scratch} {
 			if fd >= 0 {
 				unix.Close(fd)
 			}
 		}
 	}()
+	if p.Scratch.Root != "" {
+		if err := b.openScratch(scratch); err != nil {
+			return nil, &plan.Error{Op: "cannot mount the scratch directory " + p.Scratch.Path(), Err: err, Hint: "give --scratch-root a directory that nobody else can change"}
+		}
+	}
 	for i, m := range p.Mounts {
 		if err := b.mount(i, m); err != nil {
 			if m.Optional && isAbsent(err) {
@@ -284,10 +291,36 @@ func (b *builder) attachRoot(tree int) error {
 	return nil
 }
 
+// openScratch opens the scratch directory in this mount namespace: stage 1 has it
+// open in another, from where nothing can be mounted. It has to be the same directory; who
+// can rename its root could have put another there.
+func (b *builder) openScratch(made int) error {
+	want, err := fstat(made)
+	if err != nil {
+		return err
+	}
+	if b.scratch, err = openAt(b.host, b.p.Scratch.Path(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
+		return err
+	}
+	got, err := fstat(b.scratch)
+	if err == nil && (got.Dev != want.Dev || got.Ino != want.Ino) {
+		err = errors.New("another directory is there than wall has made")
+	}
+	return err
+}
+
+// open opens a path of the host.
+func (b *builder) open(name string) (int, error) {
+	if below, ok := strings.CutPrefix(name, b.p.Scratch.Path()+"/"); ok && b.scratch >= 0 {
+		return openAt(b.scratch, below, unix.O_PATH|unix.O_NOFOLLOW)
+	}
+	return openAt(b.host, name, unix.O_PATH|unix.O_NOFOLLOW)
+}
+
 // bind mounts a host path. The source is opened without following links and
 // cloned from that very descriptor, so what was checked is what is mounted.
 func (b *builder) bind(m plan.Mount, source string) error {
-	src, err := openAt(b.host, source, unix.O_PATH|unix.O_NOFOLLOW)
+	src, err := b.open(source)
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,14 @@ import (
 )
 
 // TestMain lets the test binary be stage 2, like every program that uses the package.
-// A plan whose profile is named "fail:STEP" makes that step fail.
+// A plan whose profile is named "fail:STEP" makes that step fail; "swap" puts another
+// scratch directory in the place of the one that was made.
 func TestMain(m *testing.M) {
 	testOnlyStepHook = func(step string, p *plan.Plan) error {
+		if p.Profile == "swap" && step == "mounts" {
+			dir := p.Scratch.Path()
+			return errors.Join(os.Rename(dir, dir+"-away"), os.MkdirAll(dir+"/tmp", 0o700))
+		}
 		if p.Profile == "fail:"+step {
 			return &plan.Error{Op: "step " + step, Origin: plan.Origin{Text: "the test"}, Hint: "none", Err: unix.EIO}
 		}
@@ -171,6 +176,20 @@ func TestBoxRunsACommand(t *testing.T) {
 	}
 	if f := strings.Fields(out); len(f) != 5 || f[1] != fmt.Sprint(os.Getuid()) || f[4] != "ok" {
 		t.Errorf("output %q", out)
+	}
+}
+
+// TestScratchReplaced: what is mounted is the scratch directory that wall has made, and
+// not what has its name.
+func TestScratchReplaced(t *testing.T) {
+	p := testPlan(t, sh("touch ran")...)
+	p.Profile = "swap"
+	err := Command(p).Run()
+	if plan.ExitStatus(err) != plan.ExitFailed || err == nil || !strings.Contains(plan.Explain(err), "another directory is there than wall has made") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(p.Command.Dir + "/ran"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
 	}
 }
 

@@ -114,7 +114,7 @@ func userAttributes(name string) error {
 
 // openDir opens a directory of the host.
 func (b *builder) openDir(name string) (int, error) {
-	fd, err := openAt(b.host, name, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, err := b.open(name)
 	if err != nil {
 		return -1, err
 	}
