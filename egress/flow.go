@@ -101,6 +101,9 @@ func (f *flow) relay(early, late []byte) {
 		f.idle = time.AfterFunc(time.Duration(limit), f.checkIdle)
 		f.mu.Unlock()
 	}
+	for _, c := range f.ends {
+		boundNear(c)
+	}
 	pending := [2][]byte{early, late}
 	if f.from == f.ends[hostEnd] {
 		pending = [2][]byte{late, early}

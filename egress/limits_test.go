@@ -517,7 +517,7 @@ func TestBudget(t *testing.T) {
 // TestNoDescriptors: when stage 1 has no descriptor left, connections wait without
 // its processor time, and are served when there is one.
 func TestNoDescriptors(t *testing.T) {
-	line := peer(t, "full")
+	line := newPeer(t, "full").line(t)
 	if line != "ok" {
 		t.Error(line)
 	}

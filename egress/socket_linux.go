@@ -82,6 +82,20 @@ func reset(c *net.TCPConn) {
 	c.Close()
 }
 
+// boundNear bounds what waits to be sent to a near peer.
+func boundNear(c *net.TCPConn) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	rc.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil && info.Rtt < uint32(nearTime.Microseconds()) { // of the handshake
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, nearBuffer)
+		}
+	})
+}
+
 // bringing reports whether there is more to come from the other end of a connection
 // that has gone: bytes that have not been read, behind which others may wait over there,
 // or the end of the stream.
