@@ -61,6 +61,20 @@ var netOps = map[string]func(string) (string, error){
 		}
 		return strings.TrimSpace(line), nil
 	},
+	// Listens with everything that lets sockets share a port.
+	"listen": func(addr string) (string, error) {
+		c := net.ListenConfig{Control: func(_, _ string, rc syscall.RawConn) (err error) {
+			rc.Control(func(fd uintptr) {
+				err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+			})
+			return err
+		}}
+		l, err := c.Listen(context.Background(), "tcp", addr)
+		if err == nil {
+			l.Close()
+		}
+		return short(err), nil
+	},
 	// Connects, sends, and is gone.
 	"send": func(s string) (string, error) {
 		to, text, _ := strings.Cut(s, " ")
@@ -358,6 +372,50 @@ func waitFor(t *testing.T, is func() bool) {
 	for end := time.Now().Add(clientPatience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not come")
+		}
+	}
+}
+
+// The command cannot put itself in the place of wall's sockets, nor beside them; all
+// others are its own.
+func TestNetworkPortsAreTaken(t *testing.T) {
+	n := plan.Network{Method: plan.NetRedirect, Loopback: []plan.PortGrant{{Port: 5432}}}
+	var do, want []string
+	for addr, answer := range map[string]string{
+		"127.0.0.1:3128": "EADDRINUSE", "0.0.0.0:3128": "EADDRINUSE", "[::]:3128": "EADDRINUSE", "127.0.0.1:1080": "EADDRINUSE",
+		"127.0.0.1:5432": "EADDRINUSE", "0.0.0.0:5432": "EADDRINUSE", "[::1]:5432": "EADDRINUSE", "[::]:5432": "EADDRINUSE",
+		"127.0.0.1:53": "EACCES", "198.18.0.1:443": "EACCES", "127.0.0.1:1023": "EACCES",
+		"127.0.0.1:50051": "ok", "0.0.0.0:8080": "ok", "[::]:8081": "ok", "198.18.0.1:8443": "ok",
+	} {
+		do, want = append(do, "listen "+addr), append(want, "listen "+addr+": "+answer)
+	}
+	out, err := run(t, networkPlan(t, n, do...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines(t, out, want...)
+}
+
+// The command does not run unless stage 1 says that it serves the sockets.
+func TestNetworkNotServed(t *testing.T) {
+	for _, answer := range []string{"", "\x00"} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &stage2{base: pair[1] - 3}
+		s.p.Network = plan.Network{Method: plan.NetProxy, Origin: plan.Origin{Text: "the network"}}
+		if answer != "" {
+			unix.Write(pair[0], []byte(answer))
+		}
+		unix.Close(pair[0])
+		if err := s.served(); (err == nil) != (answer != "") || err != nil && !strings.Contains(plan.Explain(err), "at the network") {
+			t.Errorf("after %q: %v", answer, err)
+		}
+		if answer == "" {
+			unix.Close(pair[1])
+		} else if _, err := fstat(pair[1]); !errors.Is(err, unix.EBADF) {
+			t.Errorf("the socket stays open: %v", err)
 		}
 	}
 }
