@@ -267,12 +267,27 @@ func (r *resolver) source(it Item[Var]) (plan.ValueSource, error) {
 	return src, nil
 }
 
+// isRelative reports whether a path of a source starts from the directory of the profile.
+func isRelative(written string) bool {
+	return !strings.HasPrefix(written, "/") && !strings.HasPrefix(written, "~") && !strings.HasPrefix(written, "$")
+}
+
+// startsAtProfile reports whether what a source names depends on where its profile is.
+func startsAtProfile(s plan.ValueSource) bool {
+	switch s.Kind {
+	case plan.SourceFile:
+		return isRelative(s.Name)
+	case plan.SourceCommand:
+		return strings.Contains(s.Argv[0], "/") && isRelative(s.Argv[0])
+	}
+	return false
+}
+
 // fetched finds a file that a source names. Whether the command could change it
 // is known only when the box is built: see fetchedPaths.
 func (r *resolver) fetched(it Item[Var], written string, program bool) (fetched, error) {
 	f := fetched{located: located{path: written}, variable: it.V.Name, program: program, origin: it.Origin}
-	relative := !strings.HasPrefix(written, "/") && !strings.HasPrefix(written, "~") && !strings.HasPrefix(written, "$")
-	if relative && it.dir == "" {
+	if isRelative(written) && it.dir == "" {
 		return f, f.fail(errors.New("a relative path starts from the profile's directory, and this one is not in a file"), "write an absolute path")
 	}
 	p, err := r.at.expand(written, it.dir)

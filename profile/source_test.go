@@ -131,6 +131,34 @@ func TestInjectedIsReadOnDemand(t *testing.T) {
 	}
 }
 
+// TestSourceCompareDirs: the same relative words in two directories are two files, or
+// two programs that run outside of the box.
+func TestSourceCompareDirs(t *testing.T) {
+	host := Host{FS: parseTree(t, "d /srv/a\nd /srv/b"), Cwd: "/srv", AccountHome: "/home/u"}
+	side := func(name, value string) *Stack {
+		t.Helper()
+		st, err := LoadFile(name, []byte("version = 1\n[environment]\nset = { V = "+value+" }\n"), host)
+		if err != nil {
+			t.Fatal(plan.Explain(err))
+		}
+		return st
+	}
+	for value, differs := range map[string]bool{
+		`{ file = "./tok" }`: true, `{ file = "tok" }`: true, `{ file = "../tok" }`: true,
+		`{ file = "/srv/tok" }`: false, `{ file = "~/tok" }`: false,
+		`{ command = ["./get"] }`: true, `{ command = ["sub/get", "x"] }`: true,
+		`{ command = ["/bin/get"] }`: false, `{ command = ["get", "./x"] }`: false,
+		`{ env = "A" }`: false, `"./plain"`: false,
+	} {
+		if got := Compare(side("/srv/a/p.toml", value), side("/srv/b/p.toml", value)); (len(got) > 0) != differs {
+			t.Errorf("%s: %v", value, got)
+		}
+		if got := Compare(side("/srv/a/p.toml", value), side("/srv/a/p.toml", value)); len(got) > 0 {
+			t.Errorf("%s in one place: %v", value, got)
+		}
+	}
+}
+
 // A random table of variables, in two layers with stored variables and flags
 // above: each variable has the value or the source of the highest that has it,
 // every file of a source is hidden, and no value is in the printed plan.

@@ -374,6 +374,9 @@ func (c *comparer) vars(k *Key, a []Item[Var], b *List[Var]) {
 			if it.V.Source != nil {
 				f.shown = sourceText(*it.V.Source)
 				f.secret = "source " + f.shown
+				if startsAtProfile(*it.V.Source) {
+					f.secret += " from " + it.dir // the same words, another file or program
+				}
 			}
 			out = append(out, f)
 		}

@@ -198,8 +198,13 @@ func (x *reproduction) adjust(j *job) error {
 	o.Flags = []profile.Flag{{Name: "workspace", Value: ws, Text: "--workspace " + quoteOdd(ws)}}
 	for _, f := range x.rec.Flags {
 		switch f.Name {
-		case "workspace", "env": // here it is another one; the value is not in the record
+		case "workspace", "allow-home-workspace": // here it is another one
 			continue
+		case "env": // the value is not in the record
+			continue
+		}
+		if !slices.ContainsFunc(policyFlags, func(p policyFlag) bool { return p.name == f.Name }) {
+			return &plan.Error{Op: "the record has a flag that this wall does not know: --" + quoteOdd(f.Name), Hint: "reproduce it with the version of wall that wrote it, " + quoteOdd(x.rec.Wall)}
 		}
 		if slices.ContainsFunc(flags, func(own profile.Flag) bool { return own.Name == f.Name && single(f.Name) }) {
 			continue // the command line of this run says otherwise
