@@ -56,6 +56,8 @@ func placeholderHint(err error) string {
 		return "the directory that it is in changed after wall looked; run again"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
 		return "make its parent directory writable for you, or create it"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return "free some space there and in the scratch directory, which notes what has to be removed again; --scratch-root gives another one"
 	}
 	return ""
 }

@@ -1498,3 +1498,12 @@ func TestKernelStrangeEntry(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPlaceholderHints: whatever keeps a placeholder from being made, there is something to do about it.
+func TestPlaceholderHints(t *testing.T) {
+	for _, err := range []error{unix.EEXIST, unix.ENOENT, unix.ELOOP, unix.EACCES, unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
+		if placeholderHint(fmt.Errorf("write: %w", err)) == "" {
+			t.Errorf("no hint for %v", err)
+		}
+	}
+}
