@@ -458,10 +458,12 @@ func TestNetworkLowPort(t *testing.T) {
 	lines(t, out, "tcp 127.0.0.1:1023: ECONNRESET", "serve 127.0.0.1:22: EACCES")
 }
 
+const anyProtocol = -1
+
 // onThread calls f on a thread for which socket(2) with the given family and
-// protocol answers EPROTONOSUPPORT, as in a kernel without it; processes that
+// protocol fails as in a kernel without it; processes that
 // it starts have the same. The thread is used for nothing else.
-func onThread(t *testing.T, domain, protocol uint32, f func()) {
+func onThread(t *testing.T, domain uint32, protocol int, f func()) {
 	t.Helper()
 	const number, arg0, arg2 = 0, 16, 32 // offsets in struct seccomp_data
 	code := []bpf.Instruction{
@@ -470,9 +472,12 @@ func onThread(t *testing.T, domain, protocol uint32, f func()) {
 		bpf.LoadAbsolute{Off: arg0, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: domain, SkipTrue: 3},
 		bpf.LoadAbsolute{Off: arg2, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protocol, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(protocol), SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW},
+	}
+	if protocol == anyProtocol {
+		code[5] = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)}
 	}
 	raw, err := bpf.Assemble(code)
 	if err != nil {
@@ -484,16 +489,17 @@ func onThread(t *testing.T, domain, protocol uint32, f func()) {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked
+		var err error
+		defer func() { done <- err }() // also when f ends the test
+		runtime.LockOSThread()         // never unlocked
 		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-		err := prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0)
+		err = prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 		if err == nil {
 			err = prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)))
 		}
 		if err == nil {
 			f()
 		}
-		done <- err
 	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -504,7 +510,7 @@ func onThread(t *testing.T, domain, protocol uint32, f func()) {
 // what is missing, so that another plan can be made.
 func TestNetworkWithoutNftables(t *testing.T) {
 	for _, c := range []struct {
-		protocol uint32
+		protocol int
 		want     string
 	}{
 		{unix.NETLINK_NETFILTER, "cannot redirect the connections of the command: connections cannot be redirected here: socket AF_NETLINK: protocol not supported"},
@@ -540,6 +546,22 @@ func TestNetworkWithoutNftables(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kernel without IPv6 has a network wall, too.
+func TestNetworkWithoutIPv6(t *testing.T) {
+	n := allowed(t)
+	n.Loopback = []plan.PortGrant{{Port: 1022}}
+	p := networkPlan(t, n, "tcp allowed.example:443", "tcp 192.0.2.1:443", "tcp [2001:db8:1::5]:22", "udp 192.0.2.1:443",
+		"dns udp 192.0.2.5:53 other.example", "tcp 127.0.0.1:1022")
+	onThread(t, unix.AF_INET6, anyProtocol, func() {
+		out, err := run(t, p)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		lines(t, out, "tcp allowed.example:443: CONNECT allowed.example:443", "tcp 192.0.2.1:443: ECONNRESET", "tcp [2001:db8:1::5]:22: EAFNOSUPPORT",
+			"udp 192.0.2.1:443: EPERM", "dns udp 192.0.2.5:53 other.example: not found", "tcp 127.0.0.1:1022: ECONNRESET")
+	})
 }
 
 // A request that the kernel refuses is named, with what it needs.
