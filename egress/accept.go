@@ -223,10 +223,10 @@ func (f *flow) badHead(err error) {
 // answered sends the answer after which the bytes of the connection follow. An error
 // of the client shows when they do.
 func (f *flow) answered(b []byte) {
+	f.from.SetDeadline(time.Time{}) // the one for the head may have passed meanwhile
 	if len(b) > 0 {
-		f.from.Write(b)
+		f.from.Write(b) // fits into the buffer of the socket
 	}
-	f.from.SetDeadline(time.Time{})
 }
 
 // answer sends a refusal in the words of the protocol.

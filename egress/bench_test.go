@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -194,4 +195,44 @@ func benchmarkStream(b *testing.B, way string) {
 	b.ReportMetric(float64(b.N)*streamSize/plain.Seconds()/1e6, "plain-MB/s")
 	b.ReportMetric(100*float64(plain)/float64(walled), "%")
 	b.ReportMetric(100*float64(plainUsed)/float64(walledUsed), "cpu-%")
+}
+
+// BenchmarkConnections compares short connections, one after the other, through the
+// Server with such ones over loopback directly.
+func BenchmarkConnections(b *testing.B) {
+	w := newWorld(b, ruled(b, "example.org 443"), func(w *world, o *Options, k *Sockets) {
+		o.Resolve = func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
+		}
+		var direct net.Dialer
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return direct.DialContext(ctx, network, w.hosts[addr])
+		}
+		w.tune = func(s *Server) {
+			s.testOnlyOriginal = func(*net.TCPConn) (netip.AddrPort, error) {
+				v4, _, _ := s.table.Add("example.org")
+				return netip.AddrPortFrom(v4, 443), nil
+			}
+		}
+	})
+	w.host("93.184.215.14:443", echo)
+	one := func(addr string) time.Duration {
+		start := time.Now()
+		c, err := net.Dial("tcp4", addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		wantEcho(b, c, "hello")
+		c.Close()
+		return time.Since(start)
+	}
+	direct := w.hosts["93.184.215.14:443"]
+	var plain, walled time.Duration
+	for b.Loop() {
+		plain += one(direct)
+		walled += one(w.capture)
+	}
+	b.ReportMetric(float64(b.N)/walled.Seconds(), "wall-conn/s")
+	b.ReportMetric(float64(b.N)/plain.Seconds(), "plain-conn/s")
+	b.ReportMetric(100*float64(plain)/float64(walled), "%")
 }

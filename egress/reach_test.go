@@ -392,6 +392,34 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// TestSlowHeadAndHost: the time for a head and the time for a host add up.
+func TestSlowHeadAndHost(t *testing.T) {
+	const half = time.Second
+	w := newWorld(t, ruled(t, "example.org 443"), func(w *world, o *Options, k *Sockets) {
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(half * 3 / 2)
+			return w.dial(ctx, network, addr)
+		}
+		w.tune = func(s *Server) { s.testOnlyTime = 2 * half }
+	})
+	w.name("example.org", "93.184.215.14")
+	w.host("93.184.215.14:443", echo)
+	c, err := net.Dial("tcp4", w.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	io.WriteString(c, "CONNECT example.org:443 HTTP/1.1\r\n")
+	time.Sleep(half)
+	io.WriteString(c, "Host: example.org:443\r\n\r\n")
+	answer := make([]byte, len(HTTPReply(200, "")))
+	if _, err := io.ReadFull(c, answer); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+		t.Fatalf("%q %v", answer, err)
+	}
+	wantEcho(t, c, "after all")
+}
+
 // TestUpstream: with a proxy of the operator's, names are sent to it and nobody
 // resolves them here; rules hold all the same.
 func TestUpstream(t *testing.T) {
