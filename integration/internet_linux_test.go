@@ -189,7 +189,7 @@ route add default via %s
 		return 0, err
 	}
 	// Tests listen where they like, as an ordinary user, too.
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil {
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil && os.Getuid() != 0 {
 		return 0, err
 	}
 	// "go", and it says "ready" when it serves.
