@@ -568,11 +568,11 @@ func TestNetworkWithoutIPv6(t *testing.T) {
 func TestNftablesErrorNamesTheRequest(t *testing.T) {
 	m := ruleset(families(true), 1023)
 	for i, want := range map[int]string{
-		1:            "an nftables table for ip (module nf_tables): no such file or directory",
-		2:            "an nftables chain of type nat for ip (module nft_chain_nat): no such file or directory",
-		3:            "an nftables rule for ip with redirect (module nft_redir): no such file or directory",
-		9:            "an nftables rule for ip with reject (module nft_reject_ipv4): no such file or directory",
-		len(m)/2 + 1: "an nftables chain of type nat for ip6 (module nft_chain_nat): no such file or directory",
+		1:  "an nftables table for ip (module nf_tables): no such file or directory",
+		2:  "an nftables chain of type nat for ip (module nft_chain_nat): no such file or directory",
+		3:  "an nftables rule for ip with redirect (module nft_redir): no such file or directory",
+		9:  "an nftables rule for ip with reject (module nft_reject_ipv4): no such file or directory",
+		14: "an nftables chain of type nat for ip6 (module nft_chain_nat): no such file or directory",
 	} {
 		answer := netlinkBytes([]netlinkMessage{{kind: unix.NLMSG_ERROR, body: append(native32(^uint32(unix.ENOENT)+1), make([]byte, unix.SizeofNlMsghdr)...)}})
 		binary.NativeEndian.PutUint32(answer[8:], uint32(i))

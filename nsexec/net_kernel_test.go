@@ -96,12 +96,14 @@ table ip6 wall {
 		tcp dport 53 redirect to :53
 		udp dport 53 redirect to :53
 		ip6 daddr ::1 accept
+		ip6 daddr fd77:616c:6c00:ffff::1 accept
 		meta l4proto tcp redirect to :1023
 	}
 
 	chain others {
 		type filter hook output priority filter; policy accept;
 		ip6 daddr ::1 accept
+		ip6 daddr fd77:616c:6c00:ffff::1 accept
 		tcp flags syn / syn,ack reject with tcp reset
 		meta l4proto tcp accept
 		udp sport 53 accept
@@ -218,7 +220,23 @@ func TestRedirectConnections(t *testing.T) {
 		}
 		unix.Close(a)
 	}
-	// Within the box nothing is redirected, not even from an odd address.
+	// Within the box nothing is redirected, not even from an odd address, nor to the
+	// other addresses of the interface.
+	all, err := net.ListenTCP("tcp", &net.TCPAddr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families(true) {
+		to := netip.AddrPortFrom(f.second.Addr(), uint16(all.Addr().(*net.TCPAddr).Port)).String()
+		if c, err := dial("", to); err != nil {
+			t.Errorf("to %s within the box: %v", to, err)
+		} else {
+			c.Close()
+			if a, err := all.Accept(); err != nil || a.LocalAddr().String() != to {
+				t.Errorf("to %s within the box: %v", to, err)
+			}
+		}
+	}
 	for _, from := range []string{"", "127.0.0.1:0", "10.9.8.7:0"} {
 		c, err := dial(from, fmt.Sprintf("127.0.0.1:%d", open))
 		if err != nil {
@@ -304,6 +322,20 @@ func TestRedirectPackets(t *testing.T) {
 			t.Errorf("answer from %s: %q, %v", c.to, buf[:n], err)
 		}
 		u.Close()
+	}
+	for _, f := range families(true) {
+		u, err := net.Dial("udp", netip.AddrPortFrom(f.second.Addr(), uint16(port)).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.Write([]byte("own")); err != nil {
+			t.Errorf("to %s within the box: %v", f.second, err)
+		}
+		own.SetDeadline(time.Now().Add(time.Minute))
+		buf := make([]byte, 10)
+		if n, err := own.Read(buf); string(buf[:n]) != "own" {
+			t.Errorf("to %s within the box: %q, %v", f.second, buf[:n], err)
+		}
 	}
 	// A closed port of the box answers, and no other protocol gets out.
 	u, err := net.Dial("udp", "127.0.0.1:9")

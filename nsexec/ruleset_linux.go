@@ -54,7 +54,8 @@ const (
 
 // ruleset gives the netfilter batch that sends every connection and every DNS
 // query to wall's sockets and refuses all other packets. In the words of nft(8),
-// for IPv4; the table for IPv6 is the same:
+// for IPv4; the table for IPv6 is the same, with two addresses in place of the
+// loopback network:
 //
 //	table ip wall {
 //		chain capture {
@@ -118,10 +119,14 @@ func ruleset(fs []family, capture uint16) []netlinkMessage {
 		chain("capture", "nat", -100, "nft_chain_nat") // NF_IP_PRI_NAT_DST
 		rule("capture", redirecting, protocol(tcp), port(toPort, dnsPort), redirect(dnsPort))
 		rule("capture", redirecting, protocol(udp), port(toPort, dnsPort), redirect(dnsPort))
-		rule("capture", matching, f.toLoopback(), accept())
+		for _, own := range f.addresses() {
+			rule("capture", matching, f.destination(own), accept())
+		}
 		rule("capture", redirecting, protocol(tcp), redirect(capture))
 		chain("others", "filter", 0, "nf_tables") // NF_IP_PRI_FILTER
-		rule("others", matching, f.toLoopback(), accept())
+		for _, own := range f.addresses() {
+			rule("others", matching, f.destination(own), accept())
+		}
 		rule("others", rejecting, protocol(tcp), firstOfConnection(), reject(unix.NFT_REJECT_TCP_RST, 0))
 		rule("others", matching, protocol(tcp), accept())
 		rule("others", matching, protocol(udp), port(fromPort, dnsPort), accept())
@@ -190,11 +195,19 @@ func port(offset uint32, number uint16) []byte {
 	return append(load(unix.NFT_PAYLOAD_TRANSPORT_HEADER, offset, 2), equal(be16(number))...)
 }
 
-// toLoopback matches destinations in the loopback network, whose length is a
-// whole number of bytes.
-func (f family) toLoopback() []byte {
-	n := f.loopback.Bits() / 8
-	return append(load(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset, uint32(n)), equal(f.loopback.Addr().AsSlice()[:n])...)
+// addresses are those of the loopback interface: connections to them stay in the box.
+func (f family) addresses() []netip.Prefix {
+	if f.loopback.Contains(f.second.Addr()) {
+		return []netip.Prefix{f.loopback}
+	}
+	return []netip.Prefix{f.loopback, f.second}
+}
+
+// destination matches destinations in a network whose length is a whole number
+// of bytes.
+func (f family) destination(p netip.Prefix) []byte {
+	n := p.Bits() / 8
+	return append(load(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset, uint32(n)), equal(p.Addr().AsSlice()[:n])...)
 }
 
 // firstOfConnection matches TCP segments with SYN and without ACK.
