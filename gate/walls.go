@@ -17,6 +17,14 @@ type WallState struct {
 	Detail string    `json:"detail"`
 }
 
+// shared says what is reached of a network that is the host's.
+func shared(l plan.Landlock) string {
+	if l.Network {
+		return "the host's network, TCP ports limited by Landlock"
+	}
+	return "the host's network"
+}
+
 // reach says what a command reaches beyond the namespace of its network.
 func reach(n plan.Network) string {
 	var parts []string
@@ -78,7 +86,7 @@ func Walls(p plan.Plan) []WallState {
 	boxed := p.Enforce != plan.EnforceOff
 	return []WallState{
 		state(plan.WallFilesystem, len(p.Mounts) > 0, fmt.Sprintf("mount namespace, %d mounts", len(p.Mounts)), "none"),
-		state(plan.WallNetwork, len(has(plan.SpaceNet)) > 0, "network namespace, "+reach(p.Network), "the host's network"),
+		state(plan.WallNetwork, len(has(plan.SpaceNet)) > 0, "network namespace, "+reach(p.Network), shared(p.Landlock)),
 		state(plan.WallProcess, boxed, "namespaces "+strings.Join(has(plan.SpaceUser, plan.SpacePID, plan.SpaceIPC, plan.SpaceUTS, plan.SpaceCgroup), " ")+", no capability, no_new_privs", "none"),
 		state(plan.WallSyscalls, p.Seccomp.Profile != "", filter, "none"),
 		state(plan.WallLandlock, p.Landlock.ABI > 0, fmt.Sprintf("ABI %d, %d rules", p.Landlock.ABI, len(p.Landlock.Rules)), "none"),

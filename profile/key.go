@@ -164,6 +164,8 @@ var keyTable = []Key{
 		Doc: "Ports of the host's loopback that can be reached inside.", Since: "0.1.0", field: func(f *File) any { return &f.Loopback }},
 	{Name: "network.publish", Type: TypePorts, Default: "[]", Tighten: FewerTighter,
 		Doc: "Ports of the command that the host can reach on its loopback.", Since: "0.1.0", field: func(f *File) any { return &f.Publish }},
+	{Name: "network.ports", Type: TypePorts, Tighten: FewerTighter,
+		Doc: "With mode \"host\", the only TCP ports that can be connected to, whichever the host is; without the key, all.", Since: "0.1.0", field: func(f *File) any { return &f.Ports }},
 	{Name: "network.proxy-variables", Type: TypeBool, Default: "false", Tighten: FalseTighter,
 		Doc: "Set HTTP_PROXY and the like for programs that insist on a proxy.", Since: "0.1.0", field: func(f *File) any { return &f.ProxyVariables }},
 	{Name: "network.check-sni", Type: TypeBool, Default: "false", Tighten: TrueTighter,

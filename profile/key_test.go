@@ -39,6 +39,7 @@ var keyCases = map[string]struct {
 	"network.deny":              {`["*.example"]`, []HostPattern{{Name: "example", Suffix: true}}, "[]", `["a/b"]`},
 	"network.loopback":          {`[5432]`, []uint16{5432}, "[]", `[0]`},
 	"network.publish":           {`[8080]`, []uint16{8080}, "[]", `[65536]`},
+	"network.ports":             {`[443]`, []uint16{443}, "[]", `[0]`},
 	"network.proxy-variables":   {"true", true, "", ""},
 	"network.check-sni":         {"true", true, "", ""},
 	"network.upstream-proxy":    {`"http://proxy.example:3128"`, "http://proxy.example:3128", "", `"https://proxy.example:3128"`},

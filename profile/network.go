@@ -127,6 +127,41 @@ func (s *settings) refused() error {
 	return errors.Join(errs...)
 }
 
+// hostPorts limits a network that is the host's to the ports of the profile, by
+// Landlock: TCP from ABI 4 on, UDP as well from ABI 10 on, where names can be looked
+// up besides. The command can listen where the kernel chooses the port, and on
+// published ones.
+func (r *resolver) hostPorts() error {
+	if r.s.Network.V != "host" || !r.s.Ports.Set || r.p.Enforce != plan.EnforceFSNet {
+		return nil
+	}
+	if abi := r.h.LandlockABI; abi < landlockTCP {
+		cause := r.h.LandlockErr
+		if cause == nil || abi > 0 {
+			cause = &plan.UnsupportedError{Feature: "limiting TCP by Landlock", Need: "ABI 4 (Linux 6.7)", Have: "ABI " + strconv.Itoa(abi)}
+		}
+		return r.lost(plan.WallLandlock, "the ports of other hosts are not limited", r.s.Ports.Origin, cause, "use a newer kernel, or mode \"allow\", which needs none of it")
+	}
+	r.p.Landlock.Network = true
+	add := func(port int, o plan.Origin, ops ...plan.PortOp) {
+		for _, op := range ops {
+			r.p.Landlock.Ports = append(r.p.Landlock.Ports, plan.PortRule{Op: op, Port: port, Origin: o})
+		}
+	}
+	add(0, r.s.Ports.Origin, plan.PortBindTCP, plan.PortBindUDP)
+	add(dnsPort, r.s.Ports.Origin, plan.PortConnectUDP)
+	for _, p := range portGrants(r.s.Ports.Items) {
+		add(p.Port, p.Origin, plan.PortConnectTCP, plan.PortConnectUDP)
+	}
+	for _, p := range portGrants(r.s.Publish.Items) {
+		add(p.Port, p.Origin, plan.PortBindTCP, plan.PortBindUDP)
+	}
+	return nil
+}
+
+// landlockTCP is the Landlock ABI from which on it limits TCP.
+const landlockTCP = 4
+
 // portGrants gives each port once, in ascending order, by the lowest line that has it.
 func portGrants(items []Item[uint16]) []plan.PortGrant {
 	var out []plan.PortGrant

@@ -180,3 +180,40 @@ func TestProxyVariablesOfTheCaller(t *testing.T) {
 		t.Errorf("%d variables, notices %v", seen, p.Notices)
 	}
 }
+
+// TestPortsCompare: without a list every port is allowed, so that a list narrows,
+// whatever is in it, and its absence widens.
+func TestPortsCompare(t *testing.T) {
+	const none, some, more, nothing = "", "ports = [443]\n", "ports = [443, 80]\n", "ports = []\n"
+	for _, tt := range []struct {
+		a, b string
+		want []ChangeKind
+	}{
+		{none, none, nil}, {some, some, nil}, {nothing, nothing, nil},
+		{none, some, []ChangeKind{Narrower}}, {none, nothing, []ChangeKind{Narrower}}, {some, nothing, []ChangeKind{Narrower}}, {more, some, []ChangeKind{Narrower}},
+		{some, none, []ChangeKind{Wider}}, {nothing, none, []ChangeKind{Wider}}, {nothing, some, []ChangeKind{Wider}}, {some, more, []ChangeKind{Wider}},
+		{some, "ports = [80]\n", []ChangeKind{Wider, Narrower}},
+	} {
+		load := func(lines string) *Stack {
+			st, err := LoadFile("p.toml", []byte("version = 1\nextends = \"agent\"\n[network]\nmode = \"host\"\n"+lines), Host{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		a, b := load(tt.a), load(tt.b)
+		var got []ChangeKind
+		for _, c := range Compare(a, b) {
+			if c.Key != "network.ports" || c.Origin.IsZero() {
+				t.Errorf("%q to %q: %+v", tt.a, tt.b, c)
+			}
+			got = append(got, c.Kind)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q to %q: %v, want %v", tt.a, tt.b, got, tt.want)
+		}
+		if limited := a.Effective().Ports != nil; limited != (tt.a != none) {
+			t.Errorf("%q: limited %t", tt.a, limited)
+		}
+	}
+}

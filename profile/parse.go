@@ -98,6 +98,7 @@ type File struct {
 	NetDeny        List[HostPattern]
 	Loopback       List[uint16]
 	Publish        List[uint16]
+	Ports          List[uint16] // network.ports; not set: all
 	ProxyVariables Value[bool]
 	CheckSNI       Value[bool]
 	UpstreamProxy  Value[string]

@@ -132,6 +132,7 @@ func (r *resolver) resolve() (plan.Plan, error) {
 		}
 		errs = append(errs, r.filter())
 		r.landlock()
+		errs = append(errs, r.hostPorts())
 		r.limits()
 		r.checks()
 	}

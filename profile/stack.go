@@ -521,6 +521,9 @@ func show(k Key, f any, layer int) (v any, text string, items []Setting) {
 }
 
 func showList[T any](k Key, f *List[T], layer int, one func(T) any, text func(T) string, all func([]T) any) (any, string, []Setting) {
+	if !f.Set && k.Default == "" {
+		return all(nil), "", nil // nothing, which is not an empty list
+	}
 	vs, texts, items := make([]T, 0, len(f.Items)), make([]string, 0, len(f.Items)), make([]Setting, 0, len(f.Items))
 	for _, it := range f.Items {
 		vs, texts = append(vs, it.V), append(texts, text(it.V))

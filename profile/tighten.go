@@ -206,6 +206,10 @@ func (c *comparer) compare() []Change {
 			c.hosts(k, a.Items, b.(*List[HostPattern]))
 		case *List[uint16]:
 			b := b.(*List[uint16])
+			if k.Default == "" && !(a.Set && b.Set) {
+				c.anyPorts(k, a, b)
+				continue
+			}
 			port := func(n uint16) string { return fmt.Sprint(n) }
 			c.lists(k, facts(a.Items, port), facts(b.Items, port), b.Origin)
 		case *List[Grant]:
@@ -226,6 +230,19 @@ func (c *comparer) compare() []Change {
 		}
 	}
 	return c.out
+}
+
+// anyPorts compares lists of ports of which at most one is there: without it all are
+// allowed.
+func (c *comparer) anyPorts(k *Key, a, b *List[uint16]) {
+	_, from, _ := show(*k, a, 0)
+	_, to, _ := show(*k, b, 0)
+	switch {
+	case b.Set:
+		c.add(k, Narrower, "", from, to, b.Origin)
+	case a.Set:
+		c.add(k, Wider, "", from, to, a.Origin)
+	}
 }
 
 func (c *comparer) add(k *Key, kind ChangeKind, item, from, to string, o plan.Origin) {
@@ -534,6 +551,7 @@ type Effective struct {
 	HostsDenied    []string
 	Loopback       []uint16
 	Publish        []uint16
+	Ports          []uint16 // with the network of the host; nil: all
 	ProxyVariables bool
 	CheckSNI       bool
 	UpstreamProxy  string
@@ -628,6 +646,9 @@ func (s *Stack) Effective() Effective {
 		return slices.Compact(out)
 	}
 	e.Loopback, e.Publish = ports(x.Loopback.Items), ports(x.Publish.Items)
+	if x.Ports.Set {
+		e.Ports = append([]uint16{}, ports(x.Ports.Items)...)
+	}
 	for i := range keyTable {
 		k := &keyTable[i]
 		if k.Table() != "limits" {

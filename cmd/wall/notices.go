@@ -21,6 +21,10 @@ func cautions(p plan.Plan, h profile.Host) []plan.Notice {
 	case p.Enforce == plan.EnforceFS:
 		out = append(out, plan.Notice{Text: `the wall of the network is down: the command reaches all that this host reaches, and the services on its loopback (enforce = "fs")`})
 	case !slices.ContainsFunc(p.Spaces, func(s plan.Space) bool { return s.Kind == plan.SpaceNet }):
+		if p.Landlock.Network {
+			out = append(out, plan.Notice{Text: `the network is the host's: the command reaches every host that this one reaches, and its loopback, on the TCP ports of the profile (network = "host")`})
+			break
+		}
 		out = append(out, plan.Notice{Text: `the network is the host's: the command reaches all that this host reaches, and the services on its loopback (network = "host")`})
 	}
 	if home := realHome(h); home != "" && writableAt(p.Mounts, home) {

@@ -257,6 +257,7 @@ func itemWords() map[string][2]string {
 		"network.allow":            {"%s can be reached", "%s cannot be reached"},
 		"network.deny":             {"%s is denied", "%s is not denied"},
 		"network.loopback":         {"the host's loopback port %s can be reached", "the host's loopback port %s cannot be reached"},
+		"network.ports":            {"port %s of other hosts can be reached", "port %s of other hosts cannot be reached"},
 		"network.publish":          {"the host can reach port %s of the command", "the host cannot reach port %s of the command"},
 		"environment.allow":        {"variables that match %s cross", "variables that match %s do not cross for that"},
 		"environment.deny":         {"variables that match %s are denied", "variables that match %s are not denied"},
@@ -308,8 +309,11 @@ func changeWords(c profile.Change) string {
 		if text, ok := valueWords()[c.Key][v]; ok {
 			return text
 		}
-		if v == "" && strings.HasPrefix(c.Key, "limits.") {
+		switch {
+		case v == "" && strings.HasPrefix(c.Key, "limits."):
 			return "no limit"
+		case v == "" && c.Key == "network.ports":
+			return "every port"
 		}
 		if v == "" {
 			return "nothing"

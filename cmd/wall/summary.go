@@ -141,7 +141,19 @@ func writablePlaces(p plan.Plan) string {
 // networkInside tells what the command reaches.
 func networkInside(p plan.Plan) string {
 	if !slices.ContainsFunc(p.Spaces, func(s plan.Space) bool { return s.Kind == plan.SpaceNet }) {
-		return "the host's"
+		if !p.Landlock.Network {
+			return "the host's"
+		}
+		var ports []string
+		for _, r := range p.Landlock.Ports {
+			if r.Op == plan.PortConnectTCP {
+				ports = append(ports, strconv.Itoa(r.Port))
+			}
+		}
+		if ports == nil {
+			return "the host's, without any TCP port of other hosts"
+		}
+		return "the host's, TCP ports " + strings.Join(ports, " ") + " alone"
 	}
 	names := func(list []plan.HostRule) []string {
 		var out []string

@@ -239,7 +239,7 @@ func neverMatches(x *check) {
 	for _, key := range []string{"network.allow", "network.deny", "network.loopback", "network.publish"} {
 		own := x.m.mine(key)
 		port := key == "network.loopback" || key == "network.publish"
-		if len(own) > 0 && !own[0].empty && (mode == "host" && key != "network.deny" || mode == "none" && !port) {
+		if len(own) > 0 && !own[0].empty && (mode == "host" && key != "network.deny" && !(key == "network.publish" && x.m.get("network.ports").layer >= 0) || mode == "none" && !port) {
 			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
 		}
 	}
@@ -247,6 +247,9 @@ func neverMatches(x *check) {
 		if own := x.m.mine(key); len(own) > 0 && own[0].val != "false" && mode != "allow" && !(mode == "host" && key == "network.check-sni") {
 			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
 		}
+	}
+	if own := x.m.mine("network.ports"); len(own) > 0 && mode != "host" {
+		x.on(own[0], fmt.Sprintf("ports has no effect with network mode %q", mode))
 	}
 	for _, e := range x.m.mine("network.publish") {
 		if n, err := strconv.Atoi(e.val); err == nil && !e.empty && n < 1024 && mode != "host" {

@@ -114,6 +114,8 @@ func TestTarget(t *testing.T) {
 		{"abi=5", "enforce = \"fs\"", 1},
 		{"abi=3", allow, 0},
 		{"abi=4", allow, 0},
+		{"abi=3", host + "\nports = [443]", 2},
+		{"abi=4,no-nftables", host + "\nports = [443]", 1},
 		{"no-nftables", allow, 1},
 		{"no-nftables", host, 0},
 		{"no-seccomp", "", 1},

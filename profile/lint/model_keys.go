@@ -47,6 +47,7 @@ func networkEntries(f *profile.File, layer int) []entry {
 	hosts("network.deny", f.NetDeny)
 	ports("network.loopback", f.Loopback)
 	ports("network.publish", f.Publish)
+	ports("network.ports", f.Ports)
 	boolean("network.proxy-variables", f.ProxyVariables)
 	boolean("network.check-sni", f.CheckSNI)
 	if f.UpstreamProxy.Set {

@@ -138,6 +138,9 @@ func unenforceable(x *check) {
 	if t.abiBelow(6) && (x.m.is("network.mode", "host") || x.m.is("enforce", "fs")) {
 		lose(x.m.get("network.mode"), "abstract Unix sockets of the host cannot be closed off (Landlock ABI 6)")
 	}
+	if own := x.m.get("network.ports"); own.layer >= 0 && t.abiBelow(4) && x.m.is("network.mode", "host") {
+		lose(own, "the ports of other hosts cannot be limited (Landlock ABI 4)")
+	}
 	if t.lacks("nftables") && x.m.is("network.mode", "allow") {
 		lose(x.m.get("network.mode"), "connections cannot be redirected without nftables, and programs that ignore proxy variables have no network")
 	}
