@@ -57,8 +57,8 @@ func ClientHello(data []byte) (name string, state HelloState) {
 				return "", HelloBad
 			}
 		}
-		if len(data) < 5+size { // the record goes on, and so does the message unless something stands behind it
-			if len(hello) > need {
+		if len(data) < 5+size { // the record goes on, and so must the message
+			if len(hello) >= need {
 				return "", HelloBad
 			}
 			return "", HelloMore

@@ -114,6 +114,13 @@ func TestClientHelloOthers(t *testing.T) {
 	}
 	alert := []byte{21, 3, 1, 0, 2, 1, 0}
 	big := handshake(append(sni("example.org"), extension(99, make([]byte, 16000))...))
+	long := func(size int) []byte { // of the message
+		e := sni("example.org")
+		for left := size - len(handshake(e)) + 5; left > 0; left -= 60000 {
+			e = append(e, extension(99, make([]byte, min(left, 60000)-4))...)
+		}
+		return cut(handshake(e), 1<<14)
+	}
 	for _, c := range []struct {
 		what  string
 		data  []byte
@@ -178,6 +185,17 @@ func TestClientHelloOthers(t *testing.T) {
 			b[4] += 4
 			return b
 		}(), HelloBad},
+		{"a message that ends before its record", func() []byte {
+			b := bytes.Clone(good)
+			b[4]++
+			return b
+		}(), HelloBad},
+		{"a record of length 0", []byte{22, 3, 1, 0, 0}, HelloBad},
+		{"a record of 16385 bytes", []byte{22, 3, 1, 0x40, 1}, HelloBad},
+		{"a record of 16384 bytes", handshake(append(sni("example.org"), extension(99, make([]byte, 1<<14-len(handshake(append(sni("example.org"), extension(99, nil)...)))+5))...)), HelloName},
+		{"a cut behind the length", append(append(cut(good, 4)[:9:9], 22, 3, 1, 0, good[4]-4), good[9:]...), HelloName},
+		{"the longest", long(maxHello - 5*maxRecords), HelloName},
+		{"one byte longer", long(maxHello - 5*maxRecords + 1), HelloBad},
 		{"a big one", big, HelloName},
 		{"a big one, cut", cut(big, 150), HelloName},
 	} {
