@@ -225,6 +225,12 @@ func unrecordable(g *gateRun) error {
 			return &plan.Error{Op: "a record cannot hold " + quoteOdd(w) + ", which is not UTF-8", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
 		}
 	}
+	for _, c := range append([]profile.Phase{{Command: g.command}}, g.stack.Phases()...) {
+		if why := heldBy(c.Command); why != "" {
+			return &plan.Error{Op: "cannot record a command " + why, Origin: c.Origin,
+				Hint: "a record has the words of the command in it; give the value by a variable: --pass NAME"}
+		}
+	}
 	for _, l := range g.stack.Literals() {
 		if why := envscrub.Guarded(l.Name, l.Value); why != "" {
 			return &plan.Error{Op: "cannot record a profile that holds the value of " + quoteOdd(l.Name) + ", which " + why, Origin: l.Origin,
@@ -232,6 +238,28 @@ func unrecordable(g *gateRun) error {
 		}
 	}
 	return nil
+}
+
+// heldBy says what of a command is a credential, "" for nothing that looks like one: a
+// URL with a password, a private key, or a value that is given to a variable with the
+// name of one.
+func heldBy(command []string) string {
+	for _, word := range command {
+		if why := envscrub.Guarded("", word); why != "" && strings.HasPrefix(why, "has ") {
+			return "which " + why
+		}
+		for _, f := range strings.Fields(word) {
+			name, value, ok := strings.Cut(strings.Trim(f, `'"`), "=")
+			value = strings.Trim(value, `'"`)
+			if !ok || value == "" || strings.ContainsAny(value[:1], "$`") {
+				continue // no value, or one that the shell finds
+			}
+			if why := envscrub.Guarded(name, "x"); strings.Contains(why, "credential") {
+				return "with a value for " + quoteOdd(name) + ", which " + why
+			}
+		}
+	}
+	return ""
 }
 
 // hashVars gives the names of the variables of a plan, each with a hash of its

@@ -146,6 +146,26 @@ func TestHashVars(t *testing.T) {
 	}
 }
 
+// TestHeldBy: a command that holds a credential is not recorded.
+func TestHeldBy(t *testing.T) {
+	for command, held := range map[string]bool{
+		"make test": false, "make CFLAGS=-O2 test": false, "test a = b": false, "x=1 y=2": false,
+		"API_TOKEN=$API_TOKEN make": false, `API_TOKEN="$(cat x)" make`: false, "export API_TOKEN": false, "API_TOKEN= make": false,
+		"API_TOKEN=hunter2 make": true, `env "API_TOKEN=hunter2" make`: true, "make; DB_PASSWORD='x' make": true,
+		"git clone https://u:hunter2@host/x": true, "echo -----BEGIN PRIVATE KEY-----": true, "curl https://host/x?a=b": false,
+	} {
+		for _, words := range [][]string{{"/bin/sh", "-c", command}, strings.Fields(command)} {
+			why := heldBy(words)
+			if words[0] != "/bin/sh" && strings.Contains(command, "PRIVATE KEY") {
+				continue // no word of it is one
+			}
+			if (why != "") != held || strings.Contains(why, "hunter2") {
+				t.Errorf("%q: %q", words, why)
+			}
+		}
+	}
+}
+
 // TestHashKey: with a secret key, what is in the record is not enough to try values.
 func TestHashKey(t *testing.T) {
 	random, secret := bytes.Repeat([]byte{7}, 32), []byte("0123456789abcdef")
