@@ -24,6 +24,15 @@
 // after Start: stops are noticed there. A program that has no use for a terminal sets Plan.TTY
 // to "none" and passes no terminal.
 //
+// # Networks
+//
+// A plan with hosts, loopback ports or published ports has its connections carried by
+// this process, from Start to Wait: it is the only way out of the box, and when it
+// dies, so does the box. [Cmd].NetEvents sees each connection, [Result].Network sums
+// them up. Where the kernel cannot redirect connections, Start fails with
+// an [NftablesError] below the plan.Error, before the command runs; a plan with
+// plan.NetProxy does without.
+//
 // What the package does not promise: that a kernel bug cannot be used to
 // escape (the kernel is shared), and any confinement that is not in the plan.
 // It needs Linux 5.13: user namespaces (user_namespaces(7)), the mount API of
