@@ -547,3 +547,51 @@ func TestNetworkEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkPortReuse: a connection is decided by where it goes itself, also
+// from a port that one to an allowed host has just had.
+func TestNetworkPortReuse(t *testing.T) {
+	w := inInternet(t)
+	if w == nil {
+		return
+	}
+	need(t, "/usr/bin/python3")
+	const script = `import socket, struct
+def start(to, port):
+    s = socket.socket()
+    s.settimeout(20)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.bind(("", port))
+    s.connect((to, 80))
+    return s
+def ask(to, port):
+    try:
+        s = start(to, port)
+        s.sendall(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n")
+        d = s.recv(4096)
+        s.close()
+        return b"200" in d
+    except TimeoutError:
+        print("timeout")
+    except OSError:
+        pass
+    return False
+web = socket.gethostbyname("web.test")
+allowed = refused = 0
+for port in range(20000, 20200):
+    start(web, port).close()
+    refused += ask("` + otherV4 + `", port)
+    allowed += ask(web, port)
+print(allowed, refused)
+`
+	b := allowBox(t, `allow = ["web.test"]`)
+	if got := b.control().run("/usr/bin/python3", "-c", script).ok(t); got != "200 200\n" {
+		t.Errorf("without a box: %q", got)
+	}
+	w.seen()
+	if got := b.run("/usr/bin/python3", "-c", script).ok(t); got != "200 0\n" {
+		t.Errorf("allowed and refused connections that were made: %q", got)
+	}
+	w.only(w.seen(), "tcp "+webV4+":80", "tcp ["+webV6+"]:80")
+}
