@@ -159,6 +159,13 @@ func makeInternet() (control int, err error) {
 	if err := unix.Mount(conf, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != nil {
 		return 0, fmt.Errorf("mount on /etc/resolv.conf: %w", err)
 	}
+	hosts := srv + "/hosts"
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n::1 localhost\n"+webV4+" hosts.test\n10.1.1.1 hosts-private.test\n"), 0o644); err != nil {
+		return 0, err
+	}
+	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
+		return 0, fmt.Errorf("mount on /etc/hosts: %w", err)
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err

@@ -239,10 +239,12 @@ func TestNetworkNames(t *testing.T) {
 		// Networks that are granted and denied, by address and through names.
 		{"granted.test", true}, {"10.7.7.7", true}, {"2606:2800:220:1::77", true}, {"taken.test", false}, {"10.7.8.9", false}, {"denied.test", false},
 		{"mixed.test", false}, // one address of two is public
+		// Names that only /etc/hosts of the host has.
+		{"hosts.test", true}, {"hosts-private.test", false},
 		// Once public, then this machine.
 		{"rebind.test", true}, {"rebind.test", false}, {"rebind.test", false},
 	}
-	allow := []string{"web.test", "alias.test", "v4.test", "v6.test", "*.sub.test", "xn--bcher-kva.test", "*.many.test", "nothere.test", "granted.test", "10.7.0.0/16:80", "[2606:2800:220:1::77]:80"}
+	allow := []string{"web.test", "alias.test", "v4.test", "v6.test", "*.sub.test", "xn--bcher-kva.test", "*.many.test", "nothere.test", "hosts.test", "hosts-private.test", "granted.test", "10.7.0.0/16:80", "[2606:2800:220:1::77]:80"}
 	for name := range zone {
 		if a := strings.TrimSuffix(name, "."); !strings.Contains(a, "*") && !slices.Contains([]string{"sub.test", "www.web.test", "other.test", "a.b.sub.test"}, a) && !slices.Contains(allow, a) {
 			allow = append(allow, a)

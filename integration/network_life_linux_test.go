@@ -193,6 +193,15 @@ func TestNetworkPublish(t *testing.T) {
 						t.Errorf("%s is open", at)
 					}
 				}
+				// For another box it is a port of the host's.
+				other := allowBox(t, `allow = ["web.test"]`)
+				if got := other.try("talk 127.0.0.1 8080"); got != "ECONNREFUSED" {
+					t.Errorf("another box: %s", got)
+				}
+				other = allowBox(t, `loopback = [8080]`)
+				if got := other.try("talk 127.0.0.1 8080"); !strings.HasPrefix(got, "ok") {
+					t.Errorf("another box that is granted the port: %s", got)
+				}
 				// A second box cannot have it.
 				r := b.sh("echo ran")
 				if r.code != 125 || !strings.Contains(r.err, filepath.Base(b.profile)+":5") || !strings.Contains(r.err, "8080") || r.out != "" {
