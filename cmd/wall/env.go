@@ -208,7 +208,7 @@ type envNotice struct {
 // previewEnv decides the environment as a run with these flags would. surface is
 // "" for the default profile.
 func previewEnv(f *shared, surface string) (envPreview, error) {
-	j, err := gather(f, -1, profile.Resolve)
+	j, err := gather(f, -1, profile.ResolveStack)
 	if err != nil {
 		return envPreview{}, err
 	}

@@ -256,14 +256,12 @@ func (g *gateRun) phases() ([]gate.Phase, error) {
 			if ph != nil {
 				j.options.Command, j.command = ph.Command, ph.Command
 			}
-			j.resolve = func(h profile.Host, o profile.Options) (plan.Plan, error) {
-				p, st, err := g.resolve(h, o)
-				if st != nil {
-					g.stack = st
-				}
-				return p, err
+			j.resolve = g.resolve
+			p, err := j.plan()
+			if j.stack != nil {
+				g.stack = j.stack
 			}
-			return j.plan()
+			return p, err
 		}
 	}
 	if len(g.command) > 0 {

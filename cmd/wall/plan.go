@@ -42,10 +42,10 @@ can be compared.`,
 		if short && asJSON {
 			return &usageError{msg: "--summary and --json contradict each other", hint: "give one of them"}
 		}
-		j, err := gather(f, -1, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+		j, err := gather(f, -1, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
 			h.RunID = planRunID
 			o.Default, o.Command = "agent", args
-			return profile.Resolve(h, o)
+			return profile.ResolveStack(h, o)
 		})
 		if err != nil {
 			return err

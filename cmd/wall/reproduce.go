@@ -110,34 +110,32 @@ func (x *reproduction) gate() error {
 // shell opens a shell in the box of the gate, or of one phase.
 func (x *reproduction) shell() error {
 	x.inShell = true
-	var st *profile.Stack
 	told := false
-	return runBox(x.s, x.f.runFlags, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+	return runBox(x.s, x.f.runFlags, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
 		j := job{host: h, options: o}
 		if err := x.adjust(&j); err != nil {
-			return plan.Plan{}, err
+			return plan.Plan{}, nil, err
 		}
 		if len(x.rec.Command) == 0 {
 			ph, err := x.onePhase(&j)
 			if err != nil {
-				return plan.Plan{}, err
+				return plan.Plan{}, nil, err
 			}
 			j.options.Phase, x.phase = ph, ph.Name
 		}
-		resolve := func(program string) (p plan.Plan, err error) {
+		resolve := func(program string) (plan.Plan, *profile.Stack, error) {
 			j.options.Command = []string{program}
-			p, st, err = x.resolve(j.host, j.options)
-			return p, err
+			return x.resolve(j.host, j.options)
 		}
-		p, err := resolve(shellOf(h.AccountSh))
+		p, st, err := resolve(shellOf(h.AccountSh))
 		if err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err)) {
-			p, err = resolve(fallbackShell)
+			p, st, err = resolve(fallbackShell)
 		}
 		if err == nil && !told {
 			told = true
 			err = x.tell([]phasePlan{{x.phase, p}}, st)
 		}
-		return p, err
+		return p, st, err
 	}, nil)
 }
 

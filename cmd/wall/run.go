@@ -71,16 +71,16 @@ them. The exit status is the command's own, 128+N when signal N ended it, and
 				hint: `write it after "--", for example: wall run -- make test`,
 			}
 		}
-		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
 			o.Default, o.Command = "agent", args
-			return profile.Resolve(h, o)
+			return profile.ResolveStack(h, o)
 		}, args)
 	}
 	return cmd
 }
 
 // A resolver decides what runs and makes the plan for it.
-type resolver func(profile.Host, profile.Options) (plan.Plan, error)
+type resolver func(profile.Host, profile.Options) (plan.Plan, *profile.Stack, error)
 
 // runBox does the whole of "wall run": gather, resolve, tell, run, report. The
 // error is an exitStatus or a signalDeath when all went well.
@@ -188,13 +188,17 @@ type job struct {
 	host    profile.Host
 	options profile.Options
 	resolve resolver
-	command []string // as typed; nil when wall chooses it
+	command []string       // as typed; nil when wall chooses it
+	stack   *profile.Stack // of the last plan
 }
 
 // plan makes the plan, and adds what only the command line knows of: hints, and
 // what there is to say about walls that are down.
-func (j job) plan() (plan.Plan, error) {
-	p, err := j.resolve(j.host, j.options)
+func (j *job) plan() (plan.Plan, error) {
+	p, st, err := j.resolve(j.host, j.options)
+	if st != nil {
+		j.stack = st
+	}
 	switch {
 	case err != nil && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)), err == nil && p.Enforce != plan.EnforceOff:
 		if refused := confined(); refused != nil {
@@ -255,12 +259,8 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		return p, outcome{}, err
 	}
 	values := source.Filler{Environ: j.host.Environ}
-	if len(p.Unfilled()) > 0 {
-		st, err := profile.Load(j.host, j.options)
-		if err != nil {
-			return p, outcome{}, err
-		}
-		values.Untrusted = []string{st.Workspace()}
+	if j.stack != nil {
+		values.Untrusted = []string{j.stack.Workspace()}
 	}
 	for tries := 1; ; tries++ {
 		o, err := start(ctx, s, p, &values, status, log)

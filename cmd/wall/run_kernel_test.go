@@ -64,9 +64,9 @@ func TestStartSteadily(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			plans := 0
-			resolve := func(h profile.Host, o profile.Options) (plan.Plan, error) {
+			resolve := func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
 				o.Default, o.Command = "agent", []string{"sh", "-c", "echo x >>ran"}
-				p, err := profile.Resolve(h, o)
+				p, st, err := profile.ResolveStack(h, o)
 				if err == nil && plans < tt.stale {
 					missing := ws + "/gone"
 					if !tt.same {
@@ -78,7 +78,7 @@ func TestStartSteadily(t *testing.T) {
 					p.Mounts = slices.Insert(slices.Clone(p.Mounts), i, m)
 				}
 				plans++
-				return p, err
+				return p, st, err
 			}
 			j, err := gather(&shared{scratch: realTemp(t)}, -1, resolve)
 			if err != nil {

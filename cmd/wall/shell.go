@@ -29,16 +29,16 @@ Ctrl-Z stops what runs in the shell, and "suspend" stops the shell and wall.`,
 	}
 	f := addRunFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, error) {
+		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
 			o.Default = "agent"
 			o.Command = []string{shellOf(h.AccountSh)}
-			p, err := profile.Resolve(h, o)
+			p, st, err := profile.ResolveStack(h, o)
 			missing := err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err))
 			if missing && o.Command[0] != fallbackShell {
 				o.Command = []string{fallbackShell}
-				return profile.Resolve(h, o)
+				return profile.ResolveStack(h, o)
 			}
-			return p, err
+			return p, st, err
 		}, nil)
 	}
 	return cmd
