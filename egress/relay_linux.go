@@ -25,7 +25,7 @@ const (
 // to twice as fast with this size.
 const (
 	nearBuffer = 128 << 10
-	nearTime   = time.Millisecond
+	nearTime   = 250 * time.Microsecond // more than loopback takes; too little for this size to slow a network down
 )
 
 // pipes keeps the pipes that splice(2) moves bytes through. A pipe is used only
