@@ -213,6 +213,9 @@ func (c *Cmd) Start() (err error) {
 	if err := checkKept(&c.Plan); err != nil {
 		return err
 	}
+	if err := checkSockets(&c.Plan); err != nil {
+		return err
+	}
 	if err := refuseUnfilled(c.Plan); err != nil {
 		return err
 	}

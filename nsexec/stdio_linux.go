@@ -39,7 +39,8 @@ type copyJob struct {
 // file lies in a part of a writable tree that is protected or hidden by mounts
 // alone, a regular file is copied through a pipe instead of being passed: the
 // command could reopen it through /proc/self/fd with more access than the
-// descriptor has.
+// descriptor has. A TCP connection is copied where the network of the box is limited,
+// see passSocket.
 func (s *stdio) open(c *Cmd) error {
 	s.described, s.piped = nil, -1
 	if c.Plan.TTY == plan.TTYPrivate && c.Plan.Enforce != plan.EnforceOff {
@@ -79,6 +80,16 @@ func (s *stdio) open(c *Cmd) error {
 				}
 			}
 			direct := d.Kind != plan.StdioFile && !replace || c.Plan.Enforce == plan.EnforceOff
+			if d.Kind == plan.StdioSocket {
+				how, err := passSocket(&c.Plan, fd)
+				if err == nil && how == passRefused {
+					err = errSocket
+				}
+				if err != nil {
+					return &plan.Error{Op: "cannot pass descriptor " + strconv.Itoa(i) + " into the box", Err: err, Hint: hintSocket}
+				}
+				direct = how == passDirect
+			}
 			if d.Kind == plan.StdioFile && !direct && c.Plan.Landlock.ABI > 0 {
 				// Landlock's rules for a writable tree reach a protected file
 				// in it, too, when it is reopened through /proc/self/fd.
