@@ -255,11 +255,17 @@ func TestTTYResize(t *testing.T) {
 	need(t, "python3")
 	b := newBox(t, "gate")
 	s := onScreen(t, b.cmd("python3", "-c", `
-import os, signal, sys
-def show(*_): os.write(1, b"size %d %d\n" % os.get_terminal_size())
-signal.signal(signal.SIGWINCH, show)
-show()
-sys.stdin.readline()`))
+import os, select, signal
+# A handler alone would be late when the signal comes right before a read.
+r, w = os.pipe()
+os.set_blocking(w, False)
+signal.set_wakeup_fd(w)
+signal.signal(signal.SIGWINCH, lambda *_: None)
+ready = [r]
+while 0 not in ready:
+    os.write(1, b"size %d %d\n" % os.get_terminal_size())
+    ready = select.select([0, r], [], [])[0]
+    if r in ready: os.read(r, 100)`))
 	s.expect("size 77 33\r\n")
 	for _, size := range []pty.Winsize{{Rows: 50, Cols: 132}, {Rows: 2, Cols: 3}, {Rows: 33, Cols: 77}} {
 		if err := pty.Setsize(s.pty, &size); err != nil {
