@@ -343,3 +343,26 @@ for family in s.AF_INET, s.AF_INET6, s.AF_UNSPEC:
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestNetworkBrowser: a browser, which brings a resolver and protocols of its
+// own, gets to an allowed host and to no other, not to its maker's either.
+func TestNetworkBrowser(t *testing.T) {
+	w := inInternet(t)
+	if w == nil {
+		return
+	}
+	need(t, "chromium")
+	b := allowBox(t, `allow = ["web.test"]`)
+	b.flags = []string{"--ro-try", "/etc/chromium.d"}
+	urls := []string{"https://web.test/", "http://web.test/", "https://other.test/", "http://" + webV4 + "/"}
+	var argvs [][]string
+	for i, url := range urls {
+		argvs = append(argvs, []string{"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", fmt.Sprintf("--user-data-dir=%s/%d", b.ws, i), "--ignore-certificate-errors", "--dump-dom", url})
+	}
+	for i, e := range b.many(argvs) {
+		if got := strings.Contains(e.Out, "reached ["+webV6) || strings.Contains(e.Out, "reached "+webV4); got != (i < 2) {
+			t.Errorf("%s: ended with %d: %s", urls[i], e.Code, e.Out)
+		}
+	}
+	w.only(w.seen(), "tcp "+webV4+":80", "tcp "+webV4+":443", "tcp ["+webV6+"]:80", "tcp ["+webV6+"]:443")
+}
