@@ -26,6 +26,8 @@ func TestBody(t *testing.T) {
 		{chunks, "0\r\n\r\nGET", "GET"},
 		{chunks, "5\r\n12345\r\n0\r\n\r\nGET", "GET"},
 		{chunks, "00A;x=\"y\"\r\n1234567890\r\n1 \t\r\n\n\r\n0000;z\r\n\r\nGET", "GET"},
+		{chunks, "A\r\n1234567890\r\na\r\n1234567890\r\nF\r\n123456789012345\r\nf\r\n123456789012345\r\n9\r\n123456789\r\n0\r\n\r\nGET", "GET"},
+		{chunks, "1\tx\r\na\r\n1 x\r\na\r\n0\t\r\n\r\n", ""},
 		{chunks, "0\r\nA: b\r\n\tC\r\nD:\r\n\r\nGET", "GET"},
 		{chunks, "5\r\n0\r\n\r\n\r\n0\r\n\r\n0\r\n\r\n", "0\r\n\r\n"}, // data that looks like an end
 		{chunks, "0\r\n" + strings.Repeat("a", maxChunkLine-10) + "\r\n\r\n", ""},

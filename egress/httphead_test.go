@@ -79,6 +79,8 @@ func TestParseHeadRefuses(t *testing.T) {
 		url("http://127.1/"), url("http://2130706433/"), url("http://0x7f.0.0.1/"), url("http://0177.0.0.1/"), url("http://127.0.0.01/"), url("http://::1/"), url("http://[::1/"), url("http://::1]/"), url("http://[127.0.0.1]/"), url("http://[fe80::1%25lo]/"), url("http://[fe80::1%lo]/"), url("http://[]/"), url("http://[::1]x/"), url("http://[::1]:/"), url("http://[example.org]/"),
 		crlf("OPTIONS * HTTP/1.1", "Host: example.org"), crlf("PRI * HTTP/2.0"),
 		connect("example.org"), connect("example.org:"), connect("example.org:0"), connect("example.org:65536"), connect("http://example.org:443"), connect("example.org:443/"), connect("user@example.org:443"), connect(":443"), connect("[::1]"), connect("::1:443"), connect("127.1:443"), connect("2130706433:443"), connect("example.org:https"), connect("*:443"), connect("/"), connect("example.org:443?x"),
+		crlf("CONNECT example.org:443 HTTP/1.1", "A : b"), crlf("CONNECT example.org:443 HTTP/1.1", "A"), crlf("CONNECT example.org:443 HTTP/1.1", "Connection: host"),
+		crlf("GET http:// HTTP/1.0"), crlf("GET http:/ HTTP/1.0"), crlf("GET  HTTP/1.0"),
 		crlf("connect example.org:443 HTTP/1.1"), // methods have no other case
 		// Host.
 		crlf("GET http://example.org/ HTTP/1.1"), host("other.test"), host("example.org:81"), host(""), host("example.org, other.test"), host("http://example.org"), host("example.org/"), host("user@example.org"), get("Host: example.org"), get("host: other.test"),
@@ -117,6 +119,52 @@ func TestParseHeadRefuses(t *testing.T) {
 	}
 	if _, more, _, err := ParseHead([]byte(full[:maxHead-1])); err != nil || !more {
 		t.Errorf("%d bytes of a head: more %t, %v", maxHead-1, more, err)
+	}
+}
+
+func TestParseAuthority(t *testing.T) {
+	for in, want := range map[string]string{
+		"example.org": "example.org:80", "example.org:1": "example.org:1", "example.org:65535": "example.org:65535", "A.B:443": "a.b:443",
+		"1.2.3.4": "1.2.3.4:80", "1.2.3.4:90": "1.2.3.4:90", "[::1]": "[::1]:80", "[2001:DB8::0:1]:443": "[2001:db8::1]:443", "[::ffff:1.2.3.4]:1": "1.2.3.4:1",
+		"": "", ":": "", ":80": "", "a:": "", "a:0": "", "a:00": "", "a:01": "", "a:65536": "", "a:+1": "", "a:-1": "", "a: 1": "", "a:1 ": "", "a:1:2": "", "a:http": "", "a]": "", "a]:1": "",
+		"[": "", "]": "", "[]": "", "[]:1": "", "[::1": "", "[::1:80": "", "::1]": "", "::1": "", "[::1]]": "", "[[::1]]": "", "[::1]x": "", "[::1]x:80": "", "[::1]:": "", "[::1]80": "", "[::1]:0": "",
+		"[fe80::1%lo]": "", "[fe80::1%25lo]:80": "", "[1.2.3.4]": "", "[1.2.3.4]:80": "", "[example.org]:80": "", "[::g]:80": "",
+		"1.2.3": "", "1.2.3.4.5": "", "01.2.3.4": "", "0x1.2.3.4": "", "16909060": "", "user@a": "", "a/b": "", "a?b": "", "a\\b": "", "a%2eb": "", "a b": "",
+	} {
+		got, err := parseAuthority(in, 80)
+		if (err == nil) != (want != "") || err == nil && got.authority(0) != want {
+			t.Errorf("%q: %+v, %v, want %q", in, got, err, want)
+		}
+	}
+	if got, err := parseAuthority("example.org", 0); err == nil {
+		t.Errorf("without a port: %+v", got)
+	}
+}
+
+func TestIsToken(t *testing.T) {
+	for c := range 256 {
+		want := strings.Contains("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", string([]byte{byte(c)}))
+		if got := isToken(string([]byte{'a', byte(c)})); got != want {
+			t.Errorf("%q in a token: %t", byte(c), got)
+		}
+	}
+	if isToken("") {
+		t.Error("nothing is a token")
+	}
+}
+
+func TestHeadBody(t *testing.T) {
+	for field, want := range map[string]Body{
+		"Content-Length: 5":                  {left: 5},
+		"content-length: 0":                  {},
+		"Content-Length: 999999999999999999": {left: 999999999999999999},
+		"Transfer-Encoding: chunked":         {state: chunkDigit},
+		"X: y":                               {},
+	} {
+		h, _, _, err := ParseHead([]byte(crlf("POST http://example.org/ HTTP/1.1", "Host: example.org", field)))
+		if err != nil || h.Body != want {
+			t.Errorf("%s: %+v, %v, want %+v", field, h.Body, err, want)
+		}
 	}
 }
 
