@@ -333,6 +333,21 @@ func TestManyAddresses(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 
+	// What fails is not waited for, and neither is what hangs when another one answered.
+	w = newWorld(t, ruled(t, "example.org 443"))
+	list := []string{"2606:2800::1"}
+	w.hang("[2606:2800::1]:443")
+	for i := range 14 {
+		list = append(list, fmt.Sprintf("93.184.215.%d", 100+i)) // all refuse
+	}
+	w.name("example.org", append(list, "93.184.215.14")...)
+	w.host("93.184.215.14:443", echo)
+	start := time.Now()
+	wantEcho(t, w.to("example.org", 443), "found")
+	if d := time.Since(start); d > 2500*time.Millisecond { // with a pause before each it is 3.5 s, with the time limit 10 s
+		t.Errorf("took %s", d)
+	}
+
 	// Two answer at the same time: one is taken, the other one closed.
 	w = newWorld(t, ruled(t, "example.org 443"), func(w *world, o *Options, k *Sockets) {
 		both := make(chan bool)

@@ -24,7 +24,7 @@ const (
 // the caches of the processors any more when the peer reads them: BenchmarkStream is up
 // to twice as fast with this size.
 const (
-	nearBuffer = 128 << 10
+	nearBuffer = 96 << 10
 	nearTime   = 250 * time.Microsecond // more than loopback takes; too little for this size to slow a network down
 )
 
