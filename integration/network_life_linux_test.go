@@ -662,6 +662,7 @@ func TestNetworkSpeed(t *testing.T) {
 	for name, speed := range best {
 		t.Logf("%-40s %6.0f MB/s, %.2f of loopback", name, speed, speed/best["loopback"])
 	}
+	t.Logf("to the internet of the test: through the wall %.2f of the speed without", best["wall, the internet of the test"]/best["the internet of the test"])
 	if ratio := best["wall, a port of the loopback interface"] / best["loopback"]; ratio < least {
 		t.Errorf("a stream through the wall has %.2f of the speed of loopback, want %.2f", ratio, least)
 	}

@@ -113,5 +113,5 @@ cp -R "$GOMODCACHE" "$tmp/copy"
 awk -v ns=$(($(date +%s%N) - begin)) 'BEGIN { printf "a copy of the 1 GiB, for comparison: %.0f ms\n", ns / 1e6 }'
 cd "$root"
 WALL_BIN=$wall WALL_TEST_SPEED=$net go test ./integration -count=1 -run '^TestNetwork(Speed|Load)$' -v >"$tmp/network" 2>&1 || failed=1
-grep -E 'of loopback|short connections|KiB|^ *--- FAIL|linux_test.go.*(want|before)' "$tmp/network" | sed 's/^ *[a-z_]*.go:[0-9]*: //'
+grep -E 'of loopback|of the speed|short connections|KiB|^ *--- FAIL|linux_test.go.*(want|before)' "$tmp/network" | sed 's/^ *[a-z_]*.go:[0-9]*: //'
 exit "${failed:-0}"
