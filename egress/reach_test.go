@@ -21,7 +21,9 @@ import (
 )
 
 func echo(c *net.TCPConn) {
-	io.Copy(c, c)
+	// As a plain reader and writer: package net keeps pipes of its own, which the tests
+	// would count.
+	io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{c})
 	c.Close()
 }
 
