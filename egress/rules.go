@@ -35,6 +35,7 @@ type Rules struct {
 	allow  ruleSet
 	deny   ruleSet
 	own    func() []netip.Addr
+	local  func(netip.Addr) (bool, error) // whether the host answers for an address that no interface has; nil: never
 }
 
 // A ruleSet is the rules of one kind, in the order of the plan.
@@ -247,6 +248,14 @@ func (r *Rules) DecideResolved(addr netip.Addr, port int) Decision {
 func (r *Rules) isOwn(forms []netip.Addr) bool {
 	for _, a := range r.own() {
 		if slices.Contains(forms, a.Unmap().WithZone("")) {
+			return true
+		}
+	}
+	for _, a := range forms {
+		if r.local == nil {
+			break
+		}
+		if is, err := r.local(a); is || err != nil { // what cannot be told may be
 			return true
 		}
 	}

@@ -131,6 +131,7 @@ func New(n plan.Network, o Options) (*Server, error) {
 	}
 	if o.Own == nil {
 		s.options.Own = ownOfHost
+		s.rules.local = routeIsLocal
 	}
 	b := budgetFor(openFileLimit(), n.Connections)
 	s.most = int64(b.connections)
