@@ -82,7 +82,7 @@ type Outcome struct {
 	Exit   int            // exit status by wall's table: the command's own, 128+n, or 122 to 127
 	Code   int            // exit status of the command; -1 when it did not run or a signal ended it
 	Signal syscall.Signal // that ended the command, or 0
-	Limit  string         // "time", "memory", "processes", "scratch", "output"; "" for none
+	Limit  string         // "time", "memory", "processes", "scratch", "total-output"; "" for none
 	Err    error          // why it did not run, or what went wrong around it; nil for nothing
 
 	Plan   plan.Plan // as it was carried out, or the last that was tried; values of variables are left out
@@ -266,7 +266,7 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 		}
 		drains[i] = d
 	}
-	cmd.Stdout, cmd.Stderr = drains[0].write, drains[1].write
+	cmd.Stdout, cmd.Stderr, cmd.Metered = drains[0].write, drains[1].write, true
 	if p.Enforce == plan.EnforceOff && g.o.Adopt {
 		if err := adopt(); err != nil {
 			drains[0].close()
@@ -281,6 +281,7 @@ func (g *runner) try(ctx context.Context, name string, p plan.Plan) Outcome {
 	}
 	g.ran = true
 	sinks := newSinks(outputOf(p.Bounds), g.o)
+	sinks.stdout.wrote, sinks.stderr.wrote = cmd.Wrote, cmd.Wrote
 	drains[0].start(&sinks.stdout)
 	drains[1].start(&sinks.stderr)
 	if g.o.Started != nil {
@@ -411,8 +412,9 @@ type sinks struct {
 
 // A sink gets one stream.
 type sink struct {
-	tail *tail
-	to   []*outlet
+	tail  *tail
+	to    []*outlet
+	wrote func(int) // counts; nil in tests
 }
 
 // An outlet is a writer that may fail, or be shared by both streams.
@@ -451,6 +453,9 @@ func sameWriter(a, b io.Writer) (same bool) {
 
 // Write never fails: whatever becomes of the copies, the command goes on.
 func (s *sink) Write(p []byte) (int, error) {
+	if s.wrote != nil {
+		s.wrote(len(p))
+	}
 	_, _ = s.tail.Write(p)
 	for _, t := range s.to {
 		t.mu.Lock()

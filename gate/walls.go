@@ -77,7 +77,7 @@ func Walls(p plan.Plan) []WallState {
 		name string
 		plan.Bound
 	}{
-		{"time", p.Bounds.Time}, {plan.BoundMemory, p.Bounds.Memory}, {plan.BoundProcesses, p.Bounds.Processes}, {plan.BoundScratch, p.Bounds.Scratch},
+		{"time", p.Bounds.Time}, {plan.BoundMemory, p.Bounds.Memory}, {plan.BoundProcesses, p.Bounds.Processes}, {plan.BoundScratch, p.Bounds.Scratch}, {plan.BoundTotal, p.Bounds.Total},
 	} {
 		if b.Value > 0 {
 			limits = append(limits, b.name+" by "+string(b.By))

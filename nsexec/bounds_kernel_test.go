@@ -3,6 +3,7 @@ package nsexec
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -489,5 +490,78 @@ func TestParseStat(t *testing.T) {
 		if got := parseStat([]byte(text)); got != (process{}) {
 			t.Errorf("%q: %+v", text, got)
 		}
+	}
+}
+
+// A command that floods its output is ended, whatever the streams are, and so is one
+// that has ended before all of it was read.
+func TestTotalOutput(t *testing.T) {
+	bound := func(p plan.Plan, n uint64) plan.Plan {
+		p.Bounds.Total = plan.Bound{Value: n, By: plan.ByRelay, Origin: boundOrigin}
+		return p
+	}
+	const limit = 1 << 20
+	out, res := wantLimit(t, bound(testPlan(t, sh("yes; sleep 600")...), limit), plan.BoundTotal)
+	if len(out) < limit || len(out) > limit+256<<10 {
+		t.Errorf("%d bytes of output", len(out))
+	}
+	if res.Wall > time.Minute {
+		t.Errorf("it took %s", res.Wall)
+	}
+	wantLimit(t, bound(testPlan(t, sh("printf 12345; printf 67890 >&2")...), 9), plan.BoundTotal)
+	if out, res, err := measure(t, bound(testPlan(t, sh("printf 12345; printf 67890 >&2")...), 10)); err != nil || res.Limit != "" || len(out) != 10 {
+		t.Errorf("output at the limit: %q, %+v, %v", out, res, err)
+	}
+
+	// Files that would go to the command as they are.
+	for _, name := range []string{"file", "pipe"} {
+		f, err := os.Create(t.TempDir() + "/out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := f
+		if name == "pipe" {
+			r, pw, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w = pw
+			go io.Copy(f, r)
+		}
+		c := Command(bound(testPlan(t, sh("yes >&2; sleep 600")...), limit))
+		c.Stdout, c.Stderr = w, w
+		err = c.Run()
+		var exit *ExitError
+		if !errors.As(err, &exit) || exit.Limit != plan.BoundTotal {
+			t.Errorf("%s: %v, want the limit of output", name, err)
+		}
+		w.Close()
+		f.Close()
+	}
+}
+
+func TestTotalOutputMetered(t *testing.T) {
+	p := testPlan(t, sh("echo ready; sleep 600")...)
+	p.Bounds.Total = plan.Bound{Value: 100, By: plan.ByRelay, Origin: boundOrigin}
+	c := Command(p)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c.Stdout, c.Metered = w, true
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if _, err := io.ReadFull(r, make([]byte, 6)); err != nil {
+		t.Error(err)
+	}
+	c.Wrote(100)
+	c.Wrote(1)
+	c.Wrote(50)
+	_ = c.Wait()
+	if res := c.Result(); res.Limit != plan.BoundTotal || res.Status() != plan.ExitLimit {
+		t.Errorf("result %+v", res)
 	}
 }

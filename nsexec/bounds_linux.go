@@ -228,6 +228,27 @@ func (c *Cmd) exceeded(name string) bool {
 	return true
 }
 
+// Wrote counts output of the command, and ends the box when it is more than the limit of
+// the whole output. What has come is passed on all the same.
+func (c *Cmd) Wrote(n int) {
+	limit := c.Plan.Bounds.Total.Value
+	if limit == 0 || n <= 0 {
+		return
+	}
+	now := c.written.Add(uint64(n))
+	if now > limit && now-uint64(n) <= limit && c.exceeded(plan.BoundTotal) {
+		_ = c.Kill() // it may have ended by now
+	}
+}
+
+// total notes that there was more output than the limit allows, where that was read
+// only after the command had ended; mu is held.
+func (c *Cmd) total() {
+	if limit := c.Plan.Bounds.Total.Value; limit > 0 && c.written.Load() > limit && c.result.Limit == "" {
+		c.result.Limit = plan.BoundTotal
+	}
+}
+
 // signalGroup sends sig to the process group of the command, and wakes it up in
 // case it is stopped: a stopped process handles no signal.
 func (c *Cmd) signalGroup(sig syscall.Signal) error {

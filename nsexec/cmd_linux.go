@@ -43,6 +43,9 @@ type Cmd struct {
 	// the command has ended. A plan with a limit of time has it lead one anyway, unless
 	// a standard stream is a terminal: that one is killed when the time is over.
 	OwnGroup bool
+	// Metered says that the caller gives descriptors on which it reads all of the
+	// output itself, and tells [Cmd.Wrote], for the limit of the whole output.
+	Metered bool
 	// Suspend is called with Plan.TTY "pty", when the command has stopped (by
 	// Ctrl-Z, for example) and the caller's terminal is as it was before Start. It
 	// stops this process, as a shell expects of a job, and returns true when it
@@ -80,6 +83,7 @@ type Cmd struct {
 	asked   bool           // it got a signal that asks to end
 	group   *cgroup.Group  // nil for none
 	keepers sync.WaitGroup // goroutines that keep the bounds
+	written atomic.Uint64  // bytes of output
 
 	pids       uint64 // what the cgroup is to allow when the command runs
 	early      bool   // it had more already
@@ -675,6 +679,7 @@ func (c *Cmd) Wait() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.total()
 	c.result.Wall = time.Since(c.begin)
 	c.result.Network = connections
 	c.cleanup = c.release()
@@ -803,6 +808,7 @@ func (c *Cmd) setStatus(ws unix.WaitStatus) {
 func (c *Cmd) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.total()
 	return c.result
 }
 

@@ -33,6 +33,7 @@ type copyJob struct {
 
 	wake     event // for output
 	terminal bool  // writer is one, which may take nothing for as long as it likes
+	wrote    func(int)
 }
 
 // open prepares the streams of c. Where the plan has no Landlock, and where a
@@ -99,6 +100,9 @@ func (s *stdio) open(c *Cmd) error {
 				}
 				direct = !carved || d.Write
 			}
+			if i > 0 && d.Kind != plan.StdioNull && relayed(c) {
+				direct = false
+			}
 			if direct {
 				s.child[i] = fd
 				s.described = append(s.described, d)
@@ -121,7 +125,7 @@ func (s *stdio) open(c *Cmd) error {
 		s.owned = append(s.owned, w)
 		wake, err := newEvent()
 		if err == nil {
-			s.jobs = append(s.jobs, copyJob{writer: stream.(io.Writer), pipe: r, wake: wake, terminal: isTerminal(stream)})
+			s.jobs = append(s.jobs, copyJob{writer: stream.(io.Writer), pipe: r, wake: wake, terminal: isTerminal(stream), wrote: c.Wrote})
 			err = os.NewSyscallError("fcntl", unix.SetNonblock(r, true))
 		} else {
 			unix.Close(r)
@@ -132,6 +136,9 @@ func (s *stdio) open(c *Cmd) error {
 	}
 	return nil
 }
+
+// relayed reports whether all output has to come through this process, to be counted.
+func relayed(c *Cmd) bool { return c.Plan.Bounds.Total.Value > 0 && !c.Metered }
 
 // null gives the child /dev/null.
 func (s *stdio) null(i int) error {
@@ -175,7 +182,7 @@ func (s *stdio) openTerminal(c *Cmd) error {
 	if err != nil {
 		return err
 	}
-	t.suspend = c.Suspend
+	t.suspend, t.wrote = c.Suspend, c.Wrote
 	t.hup = func() { _ = c.signalGroup(unix.SIGHUP) } // the box may have ended
 	s.term = t
 	return nil
@@ -526,6 +533,7 @@ func (x *outCopy) run() {
 		case err != nil:
 			x.err = os.NewSyscallError("read", err)
 		default:
+			x.wrote(n)
 			x.err = x.write(b[:n])
 			if left > 0 {
 				left -= n

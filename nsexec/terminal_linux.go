@@ -36,10 +36,11 @@ type terminal struct {
 	gone  atomic.Bool // the caller's terminal has been hung up
 
 	mu      sync.Mutex
-	master  int  // of the box's terminal, not blocking; -1 before and after
-	control int  // to stage 2; -1 after
-	orders  byte // sent to it, in the arithmetic of a byte
-	wants   bool // to be taken when wall is in the foreground
+	wrote   func(int) // counts output
+	master  int       // of the box's terminal, not blocking; -1 before and after
+	control int       // to stage 2; -1 after
+	orders  byte      // sent to it, in the arithmetic of a byte
+	wants   bool      // to be taken when wall is in the foreground
 	hup     func()
 
 	wakeIn, wakeOut event
@@ -440,6 +441,7 @@ func (t *terminal) output() {
 	for !t.gone.Load() {
 		ended := t.ended.Load()
 		n, err := t.fill(buf)
+		t.wrote(n)
 		t.show(buf[:n])
 		left -= n
 		if err != nil && err != unix.EAGAIN {

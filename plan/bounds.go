@@ -14,6 +14,7 @@ type Bounds struct {
 	Memory     Bound // bytes of the whole box
 	Processes  Bound // processes and threads of the whole box, without wall's own
 	Scratch    Bound // bytes of the scratch directory, and of the memory file systems that stand for it
+	Total      Bound // bytes to standard output and error together
 	Output     Bound // how much of the end of the output package gate keeps, in OutputUnit
 	OutputUnit string
 	Cgroup     Cgroup // for the bounds that are kept by a cgroup
@@ -36,6 +37,7 @@ const (
 	ByTail   BoundBy = "tail"   // Output
 	ByCgroup BoundBy = "cgroup" // Memory, Processes
 	ByRlimit BoundBy = "rlimit" // Processes: RLIMIT_NPROC counts for each user namespace
+	ByRelay  BoundBy = "relay"  // Total: the output goes through stage 1
 	ByWatch  BoundBy = "watch"  // Memory, Processes, Scratch
 )
 
@@ -55,6 +57,7 @@ const (
 	BoundMemory    = "memory"
 	BoundProcesses = "processes"
 	BoundScratch   = "scratch"
+	BoundTotal     = "total-output"
 	BoundOutput    = "output"
 )
 
@@ -75,6 +78,7 @@ func (b *Bounds) named() []namedBound {
 		{BoundMemory, UnitBytes, &b.Memory, []BoundBy{ByCgroup, ByWatch}},
 		{BoundProcesses, "", &b.Processes, []BoundBy{ByCgroup, ByRlimit, ByWatch}},
 		{BoundScratch, UnitBytes, &b.Scratch, []BoundBy{ByWatch}},
+		{BoundTotal, UnitBytes, &b.Total, []BoundBy{ByRelay}},
 		{BoundOutput, b.OutputUnit, &b.Output, []BoundBy{ByTail}},
 	}
 }
@@ -193,6 +197,8 @@ func (b Bounds) Exceeded(name string) *Error {
 			e.Op = "the box was ended because it was to have more than " + n.text() + " processes and threads"
 		case BoundScratch:
 			e.Op = "the box was ended because its scratch directory became larger than " + n.text()
+		case BoundTotal:
+			e.Op = "the box was ended because it wrote more than " + n.text() + " to standard output and error"
 		default:
 			return nil
 		}

@@ -47,7 +47,7 @@ func sample() Plan {
 		Bounds: Bounds{
 			Time: Bound{600e9, ByTimer, o}, Grace: Bound{5e9, ByTimer, o},
 			Memory: Bound{1 << 30, ByCgroup, o}, Processes: Bound{512, ByCgroup, o},
-			Scratch: Bound{2 << 30, ByWatch, o}, Output: Bound{1500, ByTail, o}, OutputUnit: UnitChars,
+			Scratch: Bound{2 << 30, ByWatch, o}, Total: Bound{64 << 20, ByRelay, o}, Output: Bound{1500, ByTail, o}, OutputUnit: UnitChars,
 			Cgroup: Cgroup{2, "0123abcd", "/sys/fs/cgroup/a b", "/sys/fs/cgroup/a b"},
 		},
 		Network: Network{

@@ -217,6 +217,8 @@ var keyTable = []Key{
 		Doc: "The largest file that the command can write; 0 means that it cannot write to files at all.", Since: "0.1.0", field: func(f *File) any { return &f.FileSize }},
 	{Name: "limits.scratch", Type: TypeSize, Tighten: LowerTighter,
 		Doc: "Bytes of the scratch directory, looked at every two seconds or sooner; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.ScratchSize }},
+	{Name: "limits.total-output", Type: TypeSize, Tighten: LowerTighter,
+		Doc: "Bytes that the command may write to standard output and error together; 0 is no limit.", Since: "0.1.0", field: func(f *File) any { return &f.TotalOutput }},
 	{Name: "limits.output", Type: TypeOutput, Default: `"1500 chars"`, Tighten: LowerTighter,
 		Doc: "How much of the end of the output a gate keeps.", Since: "0.1.0", field: func(f *File) any { return &f.Output }},
 	{Name: "limits.core", Type: TypeCount, Default: "0", Tighten: LowerTighter,
@@ -226,7 +228,7 @@ var keyTable = []Key{
 // zeroIsNoLimit reports whether 0 means that there is no limit.
 func (k Key) zeroIsNoLimit() bool {
 	switch k.Name {
-	case "limits.time", "limits.memory", "limits.processes", "limits.scratch":
+	case "limits.time", "limits.memory", "limits.processes", "limits.scratch", "limits.total-output":
 		return true
 	}
 	return false

@@ -64,6 +64,7 @@ var keyCases = map[string]struct {
 	"limits.open-files":         {"64", uint64(64), "", "3"},
 	"limits.file-size":          {`"1GiB"`, uint64(1 << 30), "0", `"1 gig"`},
 	"limits.scratch":            {`"2GiB"`, uint64(2 << 30), "0", `"x"`},
+	"limits.total-output":       {`"2GiB"`, uint64(2 << 30), "0", `"x"`},
 	"limits.output":             {`"1500 chars"`, Amount{1500, "chars"}, `"0 chars"`, `"1500"x`},
 	"limits.core":               {"0", uint64(0), "0", "1"},
 }

@@ -127,6 +127,7 @@ type File struct {
 	OpenFiles   Value[uint64]
 	FileSize    Value[uint64] // bytes
 	ScratchSize Value[uint64] // limits.scratch, bytes; 0 = no limit
+	TotalOutput Value[uint64] // limits.total-output, bytes; 0 = no limit
 	Output      Value[Amount]
 	Core        Value[uint64]
 

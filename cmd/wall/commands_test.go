@@ -158,9 +158,9 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "--scrub", "x", "true"}, 125, "wall: error: flag --scrub x: want off, deny-secrets or strict\n" + runHint},
 		{[]string{"run", "--enforce", "x", "true"}, 125, "wall: error: flag --enforce x: want off, fs or fs+net\n" + runHint},
 		{[]string{"run", "--workspace-access", "x", "true"}, 125, "wall: error: flag --workspace-access x: want read or write\n" + runHint},
-		{[]string{"run", "--limit", "nofile=10", "true"}, 125, "wall: error: flag --limit nofile=10: there is no limit called nofile\n  hint: did you mean --limit open-files=...? the limits are time, grace, memory, processes, open-files, file-size, scratch, output, core\n"},
-		{[]string{"run", "--limit", "x=10", "true"}, 125, "wall: error: flag --limit x=10: there is no limit called x\n  hint: the limits are time, grace, memory, processes, open-files, file-size, scratch, output, core\n"},
-		{[]string{"run", "--limit", "core", "true"}, 125, "wall: error: flag --limit core: want NAME=VALUE\n  hint: the limits are time, grace, memory, processes, open-files, file-size, scratch, output, core\n"},
+		{[]string{"run", "--limit", "nofile=10", "true"}, 125, "wall: error: flag --limit nofile=10: there is no limit called nofile\n  hint: did you mean --limit open-files=...? the limits are time, grace, memory, processes, open-files, file-size, scratch, total-output, output, core\n"},
+		{[]string{"run", "--limit", "x=10", "true"}, 125, "wall: error: flag --limit x=10: there is no limit called x\n  hint: the limits are time, grace, memory, processes, open-files, file-size, scratch, total-output, output, core\n"},
+		{[]string{"run", "--limit", "core", "true"}, 125, "wall: error: flag --limit core: want NAME=VALUE\n  hint: the limits are time, grace, memory, processes, open-files, file-size, scratch, total-output, output, core\n"},
 		{[]string{"run", "--json", "-", "true"}, 125, "wall: error: flag --json -: want the name of a file\n" +
 			"  hint: standard output belongs to the command; --status-fd N reports on a descriptor, and a file of that name is ./-\n"},
 		{[]string{"run", "--fd", "2", "true"}, 125, "wall: error: flag --fd 2: descriptors 0, 1 and 2 pass anyway\n" + runHint},

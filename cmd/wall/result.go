@@ -44,7 +44,7 @@ type result struct {
 	CPU      float64       `json:"cpu_ms"`
 	MaxRSS   int64         `json:"max_rss_bytes"`
 	Peak     *int64        `json:"peak_memory_bytes"` // of the whole box; null when there was no cgroup
-	Limit    *string       `json:"limit"`             // the limit that ended the run: "time", "memory", "processes", "scratch"
+	Limit    *string       `json:"limit"`             // the limit that ended the run: "time", "memory", "processes", "scratch", "total-output"
 	Degraded []string      `json:"degraded"`
 	Notices  []string      `json:"notices"`
 	Warnings []string      `json:"warnings"`

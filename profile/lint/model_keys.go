@@ -69,6 +69,7 @@ func networkEntries(f *profile.File, layer int) []entry {
 	num("limits.memory", f.Memory)
 	num("limits.processes", f.Processes)
 	num("limits.scratch", f.ScratchSize)
+	num("limits.total-output", f.TotalOutput)
 	if f.Output.Set {
 		es = append(es, entry{key: "limits.output", val: f.Output.V.String(), layer: layer, origin: f.Output.Origin})
 	}
