@@ -104,7 +104,11 @@ func eater(how string) {
 		}
 	case "vfork":
 		// It has most of what is allowed, and starts programs all the time.
-		b := make([]byte, 80<<20)
+		// Mapped, because the race detector needs as much again for what Go allocates.
+		b, err := unix.Mmap(-1, 0, 80<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			die(err)
+		}
 		touch(b)
 		for begin := time.Now(); time.Since(begin) < 4*time.Second; {
 			pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{})
