@@ -3,7 +3,9 @@ package main
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +56,12 @@ func TestSuspendRace(t *testing.T) {
 			if !r.suspend(unix.SIGTSTP) {
 				t.Fatal("not stopped in round " + strconv.Itoa(n))
 			}
+			// The shell's signal goes to one process after the other. A stop before the
+			// script has it would be undone for the script alone, of which the shell waits
+			// to hear.
+			for stopped(t, os.Getppid()) {
+				runtime.Gosched()
+			}
 		}
 		os.Exit(0)
 	}
@@ -71,6 +79,15 @@ func TestSuspendRace(t *testing.T) {
 		_ = cmd.Process.Kill()
 		<-done
 	}
+}
+
+func stopped(t *testing.T, pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), ") ")
+	return ok && strings.HasPrefix(rest, "T")
 }
 
 // A noTarget takes any signal.
