@@ -355,7 +355,6 @@ func (m machine) caches(u user) step {
 			notes += fmt.Sprintf("wall: notice: the cache of %s is a copy inside: this host cannot make a layer over %s (%s)\n  at %s/caches.toml:4:%d\n",
 				c[0], u.home+c[1], m.copies, u.home, strings.Index(`caches = ["go", "npm"]`, `"`+c[0])+1)
 		}
-		notes = m.notes() + notes // told again, with what is new
 	}
 	return step{Step: s, out: fmt.Sprintf("old\nnew\nmade\n_cacache\n%d\n0\nold\nd\n_cacache\ntoken\n", overlays), err: notes}
 }
