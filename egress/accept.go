@@ -23,10 +23,12 @@ type entrance struct {
 	serve  func(*flow)
 }
 
-// accept takes connections until the Server ends.
+// accept takes connections until the Server ends. When Close stops it, what it has
+// taken is a flow.
 func (s *Server) accept(l *net.TCPListener, a entrance) {
+	defer s.accepting.Done()
 	var pause time.Duration
-	for {
+	for !s.ending.Load() {
 		c, err := l.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
 			if err == nil {
@@ -34,17 +36,31 @@ func (s *Server) accept(l *net.TCPListener, a entrance) {
 			}
 			return
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue // Close set it
+		}
 		if err != nil {
 			// No descriptor, or no memory: connections wait in the kernel until there is.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			select {
 			case <-time.After(pause):
-			case <-s.ctx.Done():
-				return
+			case <-s.ended:
 			}
 			continue
 		}
 		pause = 0
+		s.admit(c, a)
+	}
+}
+
+// takeRest admits what the kernel has ready at an entrance from which accept has
+// returned.
+func (s *Server) takeRest(l *net.TCPListener, a entrance) {
+	for waiting(l) && l.SetDeadline(time.Now().Add(time.Second)) == nil {
+		c, err := l.AcceptTCP()
+		if err != nil {
+			return
+		}
 		s.admit(c, a)
 	}
 }

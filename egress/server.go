@@ -81,21 +81,31 @@ type Server struct {
 	testOnlyInside   []netip.Addr                               // instead of 127.0.0.1 and ::1 of the box
 	testOnlyTime     time.Duration                              // instead of setupTime and headTime
 
-	ctx    context.Context // ends with the Server
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // every goroutine of the Server but the observer
-	once   sync.Once
-	sum    Summary
+	ctx       context.Context // ends with the Server
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup // every goroutine of the Server but the observer
+	ended     chan struct{}  // closed by Close
+	ending    atomic.Bool    // the same
+	accepting sync.WaitGroup // goroutines in accept
+	once      sync.Once
+	sum       Summary
 
 	mu        sync.Mutex
 	closed    bool
 	published []published
 	sockets   []interface{ Close() error } // listeners and UDP sockets
 	flows     map[*flow]struct{}
+	doors     []door
 
 	ownMu   sync.Mutex
 	own     []netip.Addr
 	ownTime time.Time
+}
+
+// A door is a listening socket that is served.
+type door struct {
+	l *net.TCPListener
+	a entrance
 }
 
 // published is a port of the box and the sockets on the host that lead to it.
@@ -106,7 +116,7 @@ type published struct {
 
 // New compiles the rules of a network. It opens no socket.
 func New(n plan.Network, o Options) (*Server, error) {
-	s := &Server{network: n, options: o, table: &Table{}, began: time.Now(), flows: make(map[*flow]struct{})}
+	s := &Server{network: n, options: o, table: &Table{}, began: time.Now(), flows: make(map[*flow]struct{}), ended: make(chan struct{})}
 	rules, err := Compile(n, s.ownAddrs)
 	if err != nil {
 		return nil, err
@@ -205,7 +215,7 @@ func (s *Server) Start(k Sockets) (err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.ending.Load() {
 		return net.ErrClosed
 	}
 	if len(s.published) > 0 && k.Dialer == nil {
@@ -213,6 +223,7 @@ func (s *Server) Start(k Sockets) (err error) {
 	}
 	s.dialer = k.Dialer
 	var start []func() // when every socket is there
+	var doors []door
 	streams := func(files []*os.File, a entrance) error {
 		for _, f := range files {
 			l, err := listener(f)
@@ -220,7 +231,7 @@ func (s *Server) Start(k Sockets) (err error) {
 				return fmt.Errorf("cannot serve a %s socket of the box: %w", a.via, err)
 			}
 			s.hold(l)
-			start = append(start, func() { s.accept(l, a) })
+			doors = append(doors, door{l, a})
 		}
 		return nil
 	}
@@ -245,11 +256,16 @@ func (s *Server) Start(k Sockets) (err error) {
 	for _, p := range s.published {
 		for _, l := range p.listeners {
 			a := entrance{via: ViaPublish, port: p.grant.Port, origin: p.grant.Origin, serve: s.toBox}
-			start = append(start, func() { s.accept(l, a) })
+			doors = append(doors, door{l, a})
 		}
 	}
 	if err != nil {
 		return err // Close closes what was opened
+	}
+	s.doors = doors
+	for _, d := range doors {
+		s.accepting.Add(1)
+		start = append(start, func() { s.accept(d.l, d.a) })
 	}
 	for _, f := range start {
 		s.run(f)
@@ -276,9 +292,7 @@ func (s *Server) loopbackOrigin(port int) plan.Origin {
 // would deliver it after the end of the command.
 func (s *Server) Close() Summary {
 	s.once.Do(func() {
-		for end := time.Now().Add(drainTime); s.draining() && time.Now().Before(end); {
-			time.Sleep(2 * time.Millisecond)
-		}
+		s.drain()
 		s.mu.Lock()
 		s.closed = true
 		s.cancel()
@@ -300,19 +314,39 @@ func (s *Server) Close() Summary {
 	return s.sum
 }
 
-// draining reports whether a connection still brings what its closed end has sent, or
-// has not even been accepted.
+// drain waits for what is on its way. A connection that has not even been accepted may
+// have brought everything, too. To miss none between the kernel and the flows, the
+// goroutines that accept are stopped first.
+func (s *Server) drain() {
+	s.ending.Store(true)
+	close(s.ended)
+	s.mu.Lock()
+	doors := s.doors
+	s.doors = nil
+	s.mu.Unlock()
+	for _, d := range doors {
+		_ = d.l.SetDeadline(time.Unix(1, 0)) // long ago
+	}
+	s.accepting.Wait()
+	for end := time.Now().Add(drainTime); ; time.Sleep(2 * time.Millisecond) {
+		for _, d := range doors {
+			if d.a.via != ViaPublish { // there it is the host that sends, to nobody
+				s.takeRest(d.l, d.a)
+			}
+		}
+		if !s.draining() || !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// draining reports whether a connection still brings what its closed end has sent.
 func (s *Server) draining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.flows {
 		if f.draining() {
 			return true
-		}
-	}
-	for _, c := range s.sockets {
-		if l, ok := c.(*net.TCPListener); ok && waiting(l) {
-			return true // it may have sent everything, too
 		}
 	}
 	return false
