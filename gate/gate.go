@@ -414,7 +414,7 @@ type sinks struct {
 type sink struct {
 	tail  *tail
 	to    []*outlet
-	wrote func(int) // counts; nil in tests
+	wrote func(int) int // see [nsexec.Cmd.Wrote]; nil in tests
 }
 
 // An outlet is a writer that may fail, or be shared by both streams.
@@ -453,8 +453,9 @@ func sameWriter(a, b io.Writer) (same bool) {
 
 // Write never fails: whatever becomes of the copies, the command goes on.
 func (s *sink) Write(p []byte) (int, error) {
+	n := len(p)
 	if s.wrote != nil {
-		s.wrote(len(p))
+		p = p[:s.wrote(n)]
 	}
 	_, _ = s.tail.Write(p)
 	for _, t := range s.to {
@@ -464,7 +465,7 @@ func (s *sink) Write(p []byte) (int, error) {
 		}
 		t.mu.Unlock()
 	}
-	return len(p), nil
+	return n, nil
 }
 
 // problems tells which copies are not complete.

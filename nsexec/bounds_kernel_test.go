@@ -502,13 +502,15 @@ func TestTotalOutput(t *testing.T) {
 	}
 	const limit = 1 << 20
 	out, res := wantLimit(t, bound(testPlan(t, sh("yes; sleep 600")...), limit), plan.BoundTotal)
-	if len(out) < limit || len(out) > limit+256<<10 {
-		t.Errorf("%d bytes of output", len(out))
+	if len(out) != limit {
+		t.Errorf("%d bytes of output, want %d", len(out), limit)
 	}
 	if res.Wall > time.Minute {
 		t.Errorf("it took %s", res.Wall)
 	}
-	wantLimit(t, bound(testPlan(t, sh("printf 12345; printf 67890 >&2")...), 9), plan.BoundTotal)
+	if out, _ := wantLimit(t, bound(testPlan(t, sh("printf 12345; printf 67890 >&2")...), 9), plan.BoundTotal); len(out) != 9 {
+		t.Errorf("output beyond the limit: %q", out)
+	}
 	if out, res, err := measure(t, bound(testPlan(t, sh("printf 12345; printf 67890 >&2")...), 10)); err != nil || res.Limit != "" || len(out) != 10 {
 		t.Errorf("output at the limit: %q, %+v, %v", out, res, err)
 	}
@@ -519,14 +521,20 @@ func TestTotalOutput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := f
-		if name == "pipe" {
+		w, copied := f, make(chan struct{})
+		if name == "file" {
+			close(copied)
+		} else {
 			r, pw, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
 			w = pw
-			go io.Copy(f, r)
+			go func() {
+				defer close(copied)
+				defer r.Close()
+				_, _ = io.Copy(f, r)
+			}()
 		}
 		c := Command(bound(testPlan(t, sh("yes >&2; sleep 600")...), limit))
 		c.Stdout, c.Stderr = w, w
@@ -535,7 +543,15 @@ func TestTotalOutput(t *testing.T) {
 		if !errors.As(err, &exit) || exit.Limit != plan.BoundTotal {
 			t.Errorf("%s: %v, want the limit of output", name, err)
 		}
-		w.Close()
+		st, err := os.Stat(f.Name())
+		if name == "pipe" {
+			w.Close()
+			<-copied
+			st, err = os.Stat(f.Name())
+		}
+		if err != nil || st.Size() != limit {
+			t.Errorf("%s: %+v, %v", name, st, err)
+		}
 		f.Close()
 	}
 }
@@ -557,9 +573,11 @@ func TestTotalOutputMetered(t *testing.T) {
 	if _, err := io.ReadFull(r, make([]byte, 6)); err != nil {
 		t.Error(err)
 	}
-	c.Wrote(100)
-	c.Wrote(1)
-	c.Wrote(50)
+	for _, w := range [][2]int{{90, 90}, {30, 10}, {50, 0}} {
+		if got := c.Wrote(w[0]); got != w[1] {
+			t.Errorf("%d bytes: %d may pass, want %d", w[0], got, w[1])
+		}
+	}
 	_ = c.Wait()
 	if res := c.Result(); res.Limit != plan.BoundTotal || res.Status() != plan.ExitLimit {
 		t.Errorf("result %+v", res)

@@ -228,25 +228,33 @@ func (c *Cmd) exceeded(name string) bool {
 	return true
 }
 
-// Wrote counts output of the command, and ends the box when it is more than the limit of
-// the whole output. What has come is passed on all the same.
-func (c *Cmd) Wrote(n int) {
+// Wrote counts n bytes of output of the command, and ends the box when they are more
+// than the limit of the whole output allows. It returns how many of them are within
+// the limit: the rest is not to be passed on.
+func (c *Cmd) Wrote(n int) int {
 	limit := c.Plan.Bounds.Total.Value
 	if limit == 0 || n <= 0 {
-		return
+		return n
 	}
 	now := c.written.Add(uint64(n))
-	if now > limit && now-uint64(n) <= limit && c.exceeded(plan.BoundTotal) {
+	if now <= limit {
+		return n
+	}
+	before := now - uint64(n)
+	if before <= limit && c.exceeded(plan.BoundTotal) {
 		_ = c.Kill() // it may have ended by now
 	}
+	return int(limit - min(limit, before))
 }
 
-// total notes that there was more output than the limit allows, where that was read
-// only after the command had ended; mu is held.
-func (c *Cmd) total() {
-	if limit := c.Plan.Bounds.Total.Value; limit > 0 && c.written.Load() > limit && c.result.Limit == "" {
-		c.result.Limit = plan.BoundTotal
+// current is the result as it is known now: output may be read, and be too much, after
+// the command has ended. mu is held.
+func (c *Cmd) current() Result {
+	r := c.result
+	if limit := c.Plan.Bounds.Total.Value; limit > 0 && c.written.Load() > limit && r.Limit == "" {
+		r.Limit = plan.BoundTotal
 	}
+	return r
 }
 
 // signalGroup sends sig to the process group of the command, and wakes it up in

@@ -679,15 +679,14 @@ func (c *Cmd) Wait() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.total()
 	c.result.Wall = time.Since(c.begin)
 	c.result.Network = connections
 	c.cleanup = c.release()
 	if err != nil {
 		return err
 	}
-	if c.result.Status() != 0 {
-		return &ExitError{c.result}
+	if r := c.current(); r.Status() != 0 {
+		return &ExitError{r}
 	}
 	return nil
 }
@@ -808,8 +807,7 @@ func (c *Cmd) setStatus(ws unix.WaitStatus) {
 func (c *Cmd) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.total()
-	return c.result
+	return c.current()
 }
 
 // CleanupError tells, after Wait, what of the run could not be removed; a later

@@ -31,9 +31,9 @@ type copyJob struct {
 	writer io.Writer // the caller's, for stdout and stderr
 	pipe   int       // our end; of output it does not block
 
-	wake     event // for output
-	terminal bool  // writer is one, which may take nothing for as long as it likes
-	wrote    func(int)
+	wake     event         // for output
+	terminal bool          // writer is one, which may take nothing for as long as it likes
+	wrote    func(int) int // see [Cmd.Wrote]
 }
 
 // open prepares the streams of c. Where the plan has no Landlock, and where a
@@ -533,8 +533,7 @@ func (x *outCopy) run() {
 		case err != nil:
 			x.err = os.NewSyscallError("read", err)
 		default:
-			x.wrote(n)
-			x.err = x.write(b[:n])
+			x.err = x.write(b[:x.wrote(n)])
 			if left > 0 {
 				left -= n
 			}

@@ -302,7 +302,7 @@ func TestCopyEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		x := &outCopy{copyJob: copyJob{writer: &got, pipe: r, wake: wake, wrote: func(int) {}}, done: make(chan struct{})}
+		x := &outCopy{copyJob: copyJob{writer: &got, pipe: r, wake: wake, wrote: func(n int) int { return n }}, done: make(chan struct{})}
 		if _, err := stranger.WriteString("of the command"); err != nil {
 			t.Fatal(err)
 		}

@@ -30,17 +30,17 @@ type terminal struct {
 	whole   bool
 	saved   unix.Termios
 	suspend func(syscall.Signal) bool
+	wrote   func(int) int // see [Cmd.Wrote]
 
 	raw   atomic.Bool // the terminal is taken; changed with mu held
 	ended atomic.Bool // the box has ended
 	gone  atomic.Bool // the caller's terminal has been hung up
 
 	mu      sync.Mutex
-	wrote   func(int) // counts output
-	master  int       // of the box's terminal, not blocking; -1 before and after
-	control int       // to stage 2; -1 after
-	orders  byte      // sent to it, in the arithmetic of a byte
-	wants   bool      // to be taken when wall is in the foreground
+	master  int  // of the box's terminal, not blocking; -1 before and after
+	control int  // to stage 2; -1 after
+	orders  byte // sent to it, in the arithmetic of a byte
+	wants   bool // to be taken when wall is in the foreground
 	hup     func()
 
 	wakeIn, wakeOut event
@@ -441,8 +441,7 @@ func (t *terminal) output() {
 	for !t.gone.Load() {
 		ended := t.ended.Load()
 		n, err := t.fill(buf)
-		t.wrote(n)
-		t.show(buf[:n])
+		t.show(buf[:t.wrote(n)])
 		left -= n
 		if err != nil && err != unix.EAGAIN {
 			return // EIO: nobody has the terminal any more, and all was read
