@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -239,31 +236,7 @@ func (r Result) JSON(f Facts) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data = bytes.ReplaceAll(data, []byte("##"), []byte(`#\u0023`)) // "##" can only be in a string
-	return append(escapeSteering(data), '\n'), nil
-}
-
-// escapeSteering escapes the characters that steer a terminal or turn a text around, as
-// far as encoding/json leaves them: C1 control characters, among them one that begins a
-// terminal's orders, DEL, and what has no look of its own. They are in strings only.
-func escapeSteering(data []byte) []byte {
-	steers := func(r rune) bool { return r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf) }
-	if bytes.IndexFunc(data, steers) < 0 {
-		return data
-	}
-	var b bytes.Buffer
-	b.Grow(len(data) + 64)
-	for _, r := range string(data) {
-		switch hi, lo := utf16.EncodeRune(r); {
-		case !steers(r):
-			b.WriteRune(r)
-		case hi == utf8.RuneError:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
-		}
-	}
-	return b.Bytes()
+	return append(plan.PrintableJSON(data), '\n'), nil
 }
 
 // Verdict is the result in one line, without the command's words.

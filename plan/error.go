@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -183,6 +185,34 @@ func Printable(s string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// PrintableJSON escapes in a JSON text what [Printable] takes out of others, as far as
+// encoding/json lets it stand: it means the same to whoever reads JSON, and cannot
+// steer a terminal, turn a text around, or give an order to a CI system that records it.
+// Of two "#" the second is escaped. All of this is in strings only.
+func PrintableJSON(data []byte) []byte {
+	steers := func(r rune) bool { return r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+	if bytes.IndexFunc(data, steers) < 0 && !bytes.Contains(data, []byte("##")) {
+		return data
+	}
+	var out bytes.Buffer
+	out.Grow(len(data) + 64)
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		switch {
+		case steers(r):
+			for _, u := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&out, `\u%04x`, u)
+			}
+		case r == '#' && bytes.HasSuffix(out.Bytes(), []byte("#")):
+			out.WriteString(`\u0023`)
+		default:
+			out.Write(data[:n])
+		}
+		data = data[n:]
+	}
+	return out.Bytes()
 }
 
 // opensCommand reports whether s begins with "[" or with letters and "[".

@@ -190,15 +190,14 @@ func (m Mount) String() string {
 
 // JSON gives the form of p for programs that read it on behalf of people: all
 // fields under their Go names in lower camel case, values of variables
-// redacted, bytes that are not UTF-8 as \xNN. It ends with a newline. The second
-// of two "#" is escaped, so that CI systems find no order in it, see [Printable].
+// redacted, bytes that are not UTF-8 as \xNN. It ends with a newline, and is as of
+// [PrintableJSON].
 func (p Plan) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(toJSON(reflect.ValueOf(p.Redact())), "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	b = bytes.ReplaceAll(b, []byte("##"), []byte(`#\u0023`)) // "##" can only be in a string
-	return append(b, '\n'), nil
+	return append(PrintableJSON(b), '\n'), nil
 }
 
 // toJSON turns structs into ordered objects with lower camel case names, and

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -50,6 +53,24 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// TestPrintableJSON: what is escaped means the same, and nothing that steers is left.
+func TestPrintableJSON(t *testing.T) {
+	for _, tt := range printableCases {
+		data, err := json.Marshal(map[string]string{tt.in: tt.in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := PrintableJSON(data)
+		var before, after map[string]string
+		if err := errors.Join(json.Unmarshal(data, &before), json.Unmarshal(got, &after)); err != nil || !maps.Equal(before, after) {
+			t.Errorf("%q became %s, which means %q, %v", tt.in, got, after, err)
+		}
+		if bytes.Contains(got, []byte("##")) || bytes.ContainsAny(got, "\u007f\u0080\u009b\u2028\u202e\u200b\ufeff\U000e0041") {
+			t.Errorf("%q became %q", tt.in, got)
+		}
+	}
+}
+
 // TestForeignText: no output of this package shows foreign text in another way.
 func TestForeignText(t *testing.T) {
 	const evil = "\u202e##[error]x ##vso[y]\u200b"
@@ -74,7 +95,7 @@ func TestForeignText(t *testing.T) {
 				t.Errorf("%s shows %q:\n%s", what, bad, text)
 			}
 		}
-		if what != "JSON" && (strings.ContainsAny(text, "\u202e\u200b") || strings.Contains(text, "\nforged")) {
+		if strings.ContainsAny(text, "\u202e\u200b") || strings.Contains(text, "\nforged") {
 			t.Errorf("%s shows characters that hide something:\n%q", what, text)
 		}
 	}

@@ -3,14 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/gate"
@@ -166,30 +162,9 @@ func (l *netLog) line(v any) {
 		}
 		var data []byte
 		if data, l.err = json.Marshal(x); l.err == nil {
-			_, l.err = l.w.Write(append(harmless(data), l.end...))
+			_, l.err = l.w.Write(append(plan.PrintableJSON(data), l.end...))
 		}
 	}
-}
-
-// harmless escapes in a JSON text what a terminal or a CI system would obey, which
-// JSON itself lets stand: see [plan.Printable].
-func harmless(data []byte) []byte {
-	var out bytes.Buffer
-	for len(data) > 0 {
-		r, n := utf8.DecodeRune(data)
-		switch {
-		case r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
-			for _, u := range utf16.Encode([]rune{r}) {
-				fmt.Fprintf(&out, `\u%04x`, u)
-			}
-		case r == '#' && bytes.HasSuffix(out.Bytes(), []byte("#")): // only in a string
-			out.WriteString(`\u0023`)
-		default:
-			out.Write(data[:n])
-		}
-		data = data[n:]
-	}
-	return out.Bytes()
 }
 
 func now() string { return timeText(time.Now()) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,12 +176,11 @@ func absolute(name string) string {
 }
 
 // writeJSON prints v indented. No foreign text in it is read as a command by the
-// CI system that records the output: see [plan.Printable].
+// CI system that records the output: see [plan.PrintableJSON].
 func writeJSON(w io.Writer, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
-		data = bytes.ReplaceAll(data, []byte("##"), []byte(`#\u0023`)) // "##" can only be in a string
-		_, err = w.Write(append(data, '\n'))
+		_, err = w.Write(append(plan.PrintableJSON(data), '\n'))
 	}
 	return err
 }

@@ -380,7 +380,7 @@ func (rec record) encode(key []byte) ([]byte, error) {
 		return nil, err
 	}
 	data, err = json.MarshalIndent(rec, "", "  ")
-	return append(data, '\n'), err
+	return append(plan.PrintableJSON(data), '\n'), err
 }
 
 var errTampered = errors.New("it was changed after wall wrote it: its content and its integrity do not agree")

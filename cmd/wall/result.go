@@ -172,7 +172,7 @@ func (r result) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(b, '\n'), nil
+	return append(plan.PrintableJSON(b), '\n'), nil
 }
 
 // An event is one line of --status-fd.

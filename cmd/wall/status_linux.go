@@ -172,7 +172,7 @@ func (s statusFD) send(e event) error {
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
+	line = append(plan.PrintableJSON(line), '\n')
 	for len(line) > 0 {
 		n, err := unix.Write(int(s), line)
 		switch err {
