@@ -29,15 +29,7 @@ func (r *resolver) bounds() error {
 	}
 	memory := set(&b.Memory, r.s.Memory, plan.ByCgroup)
 	processes := set(&b.Processes, r.s.Processes, plan.ByCgroup)
-	if set(&b.Total, r.s.TotalOutput, plan.ByRelay) && boxed && r.p.TTY == plan.TTYInherit {
-		total := b.Total
-		b.Total = plan.Bound{}
-		return &plan.Error{Op: "cannot limit the output of a command that has the caller's own terminal", Origin: total.Origin,
-			Err: errors.New("with the terminal mode \"inherit\" the output does not go through wall"), Hint: "remove the limit (0 is none), or use --tty pty"}
-	}
-	if !memory && !processes && (boxed || b.Total.Value == 0) {
-		return nil
-	}
+	total := set(&b.Total, r.s.TotalOutput, plan.ByRelay)
 	if !boxed {
 		// There is nothing around the command that could be counted or ended.
 		var errs []error
@@ -45,7 +37,7 @@ func (r *resolver) bounds() error {
 			name string
 			set  bool
 			*plan.Bound
-		}{{"memory", memory, &b.Memory}, {"processes", processes, &b.Processes}, {"output", b.Total.Value > 0, &b.Total}} {
+		}{{"memory", memory, &b.Memory}, {"processes", processes, &b.Processes}, {"output", total, &b.Total}} {
 			if x.set {
 				errs = append(errs, &plan.Error{Op: "cannot limit the " + x.name + " of a command without a box", Origin: x.Origin,
 					Err: errors.New(`with enforce = "off" there is no box`), Hint: "remove the limit (0 is none), or raise enforce"})
@@ -53,6 +45,15 @@ func (r *resolver) bounds() error {
 			}
 		}
 		return errors.Join(errs...)
+	}
+	if total && r.p.TTY == plan.TTYInherit {
+		origin := b.Total.Origin
+		b.Total = plan.Bound{}
+		return &plan.Error{Op: "cannot limit the output of a command that has the caller's own terminal", Origin: origin,
+			Err: errors.New("with the terminal mode \"inherit\" the output does not go through wall"), Hint: "remove the limit (0 is none), or use --tty pty"}
+	}
+	if !memory && !processes {
+		return nil
 	}
 	return r.counted(memory, processes)
 }
