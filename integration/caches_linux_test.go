@@ -498,10 +498,11 @@ func TestCachesWithoutOverlay(t *testing.T) {
 	if err != nil || len(state) != 1 {
 		t.Fatal(state, err)
 	}
-	if err := os.Chmod(filepath.Join(state[0], "cache.go.mod.work/work"), 0o700); err != nil { // overlayfs made it with mode 000
+	overlay := filepath.Join(state[0], "cache.go.mod.work", "work")
+	if err := os.Chmod(overlay, 0o700); err != nil { // overlayfs made it with mode 000
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(state[0], "cache.go.mod.work/work/incompat/volatile/.keep"), "")
+	write(t, filepath.Join(overlay, "incompat", "volatile", ".keep"), "")
 	before := snapshot(t, filepath.Join(h, "go"), filepath.Join(h, ".npm"), filepath.Join(h, ".cargo"))
 
 	const script = `for f in "$GOMODCACHE/file" "$npm_config_cache/_cacache/file" "$CARGO_HOME/registry/src/file"; do cat "$f"; echo new >"$f" && cat "$f"; done 2>/dev/null; touch "$CARGO_HOME/x"; grep -c ' overlay ' /proc/self/mounts`
