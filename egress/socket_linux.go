@@ -43,9 +43,7 @@ func packets(f *os.File) (*net.UDPConn, error) {
 	return udp, nil
 }
 
-// original gives where a connection was going before it was redirected. The option
-// has the same number for both families; the kernel answers from the conntrack table
-// of the socket's own network namespace.
+// original gives where a connection was going before it was redirected.
 func original(c *net.TCPConn) (to netip.AddrPort, err error) {
 	local, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -55,25 +53,32 @@ func original(c *net.TCPConn) (to netip.AddrPort, err error) {
 	if err != nil {
 		return to, err
 	}
-	e := rc.Control(func(fd uintptr) {
-		if local.IP.To4() != nil {
-			// The structure is a sockaddr_in, of 16 bytes; ipv6_mreq is the one of
-			// x/sys/unix that is long enough.
-			var sa *unix.IPv6Mreq
-			if sa, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); err == nil {
-				b := sa.Multiaddr
-				to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
-			}
-			return
-		}
-		// A sockaddr_in6, at the head of ip6_mtuinfo.
-		var sa *unix.IPv6MTUInfo
-		if sa, err = unix.GetsockoptIPv6MTUInfo(int(fd), unix.SOL_IPV6, unix.SO_ORIGINAL_DST); err == nil {
-			port := (*[2]byte)(unsafe.Pointer(&sa.Addr.Port)) // in network byte order
-			to = netip.AddrPortFrom(netip.AddrFrom16(sa.Addr.Addr).Unmap(), uint16(port[0])<<8|uint16(port[1]))
-		}
-	})
+	e := rc.Control(func(fd uintptr) { to, err = OriginalDestination(int(fd), local.IP.To4() == nil) })
 	return to, errors.Join(e, err)
+}
+
+// OriginalDestination gives where an accepted connection was going before it was
+// redirected (SO_ORIGINAL_DST of linux/netfilter_ipv4.h, IP6T_SO_ORIGINAL_DST of
+// linux/netfilter_ipv6/ip6_tables.h, which has the same number). The kernel answers from
+// the conntrack table of the socket's own network namespace.
+func OriginalDestination(fd int, ipv6 bool) (netip.AddrPort, error) {
+	if !ipv6 {
+		// The structure is a sockaddr_in, of 16 bytes; ipv6_mreq is the one of
+		// x/sys/unix that is long enough.
+		sa, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
+		if err != nil {
+			return netip.AddrPort{}, os.NewSyscallError("getsockopt SO_ORIGINAL_DST", err)
+		}
+		b := sa.Multiaddr
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3])), nil
+	}
+	// A sockaddr_in6, at the head of ip6_mtuinfo.
+	sa, err := unix.GetsockoptIPv6MTUInfo(fd, unix.SOL_IPV6, unix.SO_ORIGINAL_DST)
+	if err != nil {
+		return netip.AddrPort{}, os.NewSyscallError("getsockopt IP6T_SO_ORIGINAL_DST", err)
+	}
+	port := (*[2]byte)(unsafe.Pointer(&sa.Addr.Port)) // in network byte order
+	return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr.Addr).Unmap(), uint16(port[0])<<8|uint16(port[1])), nil
 }
 
 // reset closes a connection with a reset, and forgets what is on the way.

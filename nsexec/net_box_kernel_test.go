@@ -202,6 +202,20 @@ func networkPlan(t testing.TB, n plan.Network, do ...string) plan.Plan {
 	return p
 }
 
+// serve answers each connection by a goroutine of its own, until l is closed.
+func serve(l net.Listener, answer func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			answer(c)
+		}()
+	}
+}
+
 // proxy is an upstream proxy that answers every CONNECT itself, with a line that
 // repeats it.
 func proxy(t testing.TB) plan.Upstream {
@@ -211,22 +225,13 @@ func proxy(t testing.TB) plan.Upstream {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				r, err := http.ReadRequest(bufio.NewReader(c))
-				if err != nil {
-					return
-				}
-				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n\r\n%s %s\n", r.Method, r.RequestURI)
-			}()
+	go serve(l, func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
 		}
-	}()
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n\r\n%s %s\n", r.Method, r.RequestURI)
+	})
 	return plan.Upstream{URL: "http://" + l.Addr().String()}
 }
 
@@ -307,16 +312,7 @@ func TestNetworkPorts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer host.Close()
-			go func() {
-				for {
-					c, err := host.Accept()
-					if err != nil {
-						return
-					}
-					fmt.Fprintln(c, "from the host")
-					c.Close()
-				}
-			}()
+			go serve(host, func(c net.Conn) { fmt.Fprintln(c, "from the host") })
 			other, err := net.Listen("tcp", "127.0.0.1:0") // not granted
 			if err != nil {
 				t.Fatal(err)
@@ -659,25 +655,16 @@ func TestNetworkLastWords(t *testing.T) {
 	}
 	defer l.Close()
 	words := make(chan string, 1000)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				r := bufio.NewReader(c)
-				if _, err := http.ReadRequest(r); err != nil {
-					words <- err.Error()
-					return
-				}
-				fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\r\n")
-				text, err := io.ReadAll(r)
-				words <- fmt.Sprint(string(text), err)
-			}()
+	go serve(l, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		if _, err := http.ReadRequest(r); err != nil {
+			words <- err.Error()
+			return
 		}
-	}()
+		fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\r\n")
+		text, err := io.ReadAll(r)
+		words <- fmt.Sprint(string(text), err)
+	})
 	n := allowed(t)
 	n.Upstream.URL = "http://" + l.Addr().String()
 	const boxes = 60

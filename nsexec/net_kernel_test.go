@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -190,15 +191,15 @@ func TestRedirectConnections(t *testing.T) {
 		}
 		to := netip.MustParseAddrPort(c.to)
 		to = netip.AddrPortFrom(to.Addr().Unmap().WithZone(""), to.Port())
-		f, fd := ipv4, capture["4"]
+		fd := capture["4"]
 		if to.Addr().Is6() {
-			f, fd = ipv6, capture["6"]
+			fd = capture["6"]
 		}
 		a, _, err := unix.Accept(fd)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := originalDst(f, a); err != nil || got != to {
+		if got, err := egress.OriginalDestination(a, to.Addr().Is6()); err != nil || got != to {
 			t.Errorf("%s to %s arrives as %s (%v)", c.from, c.to, got, err)
 		}
 		if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().String(); got != c.source {

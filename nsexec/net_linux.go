@@ -285,7 +285,7 @@ func tryRedirect(f family, l listener, fd int) error {
 		return os.NewSyscallError("accept", err)
 	}
 	defer unix.Close(a)
-	wanted, err := originalDst(f, a)
+	wanted, err := egress.OriginalDestination(a, f.number == unix.AF_INET6)
 	if err != nil {
 		return err
 	}
@@ -312,26 +312,6 @@ func awaitInput(fd int, limit time.Duration) error {
 	}
 }
 
-// originalDst tells where an accepted connection was for before it was redirected
-// (linux/netfilter_ipv4.h, linux/netfilter_ipv6/ip6_tables.h).
-func originalDst(f family, fd int) (netip.AddrPort, error) {
-	if f.number == unix.AF_INET {
-		// A struct sockaddr_in; this call takes any 20 bytes.
-		m, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
-		if err != nil {
-			return netip.AddrPort{}, os.NewSyscallError("getsockopt SO_ORIGINAL_DST", err)
-		}
-		b := m.Multiaddr
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3])), nil
-	}
-	m, err := unix.GetsockoptIPv6MTUInfo(fd, unix.SOL_IPV6, unix.SO_ORIGINAL_DST)
-	if err != nil {
-		return netip.AddrPort{}, os.NewSyscallError("getsockopt IP6T_SO_ORIGINAL_DST", err)
-	}
-	port := m.Addr.Port>>8 | m.Addr.Port<<8
-	return netip.AddrPortFrom(netip.AddrFrom16(m.Addr.Addr), port), nil
-}
-
 // chunk is how many descriptors go in one message; the kernel takes 253
 // (SCM_MAX_FD, unix(7)).
 const chunk = 64
@@ -339,22 +319,27 @@ const chunk = 64
 // sendFiles hands descriptors over. Every message has one byte, which says
 // whether there is IPv6; the first one comes even if there is no descriptor.
 func sendFiles(sock int, v6 bool, fds []int) error {
-	body := []byte{'4'}
+	body := byte('4')
 	if v6 {
-		body[0] = '6'
+		body = '6'
 	}
 	for first := true; first || len(fds) > 0; first = false {
 		n := min(len(fds), chunk)
-		var rights []byte
-		if n > 0 {
-			rights = unix.UnixRights(fds[:n]...)
-		}
-		if err := retry(func() error { return unix.Sendmsg(sock, body, rights, nil, 0) }); err != nil {
+		if err := sendMessage(sock, body, fds[:n]); err != nil {
 			return os.NewSyscallError("sendmsg", err)
 		}
 		fds = fds[n:]
 	}
 	return nil
+}
+
+// sendMessage sends body, and descriptors with it if there are any.
+func sendMessage(sock int, body byte, fds []int) error {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	return retry(func() error { return unix.Sendmsg(sock, []byte{body}, rights, nil, 0) })
 }
 
 // receiveFiles takes one message with descriptors; io.EOF means that the
@@ -429,9 +414,9 @@ func (s *stage2) giveSockets() {
 		if err != nil {
 			var errno unix.Errno
 			errors.As(err, &errno)
-			err = unix.Sendmsg(s.netFD(), []byte{byte(errno)}, nil, nil, 0)
+			err = sendMessage(s.netFD(), byte(errno), nil)
 		} else {
-			err = unix.Sendmsg(s.netFD(), []byte{0}, unix.UnixRights(fd), nil, 0)
+			err = sendMessage(s.netFD(), 0, []int{fd})
 			unix.Close(fd)
 		}
 		if err != nil {

@@ -43,7 +43,7 @@ func (s *stage2) terminal() error {
 		return fail("ioctl TIOCSCTTY", err)
 	}
 	defer unix.Close(s.ttyFD())
-	if err := retry(func() error { return unix.Sendmsg(s.ttyFD(), []byte{0}, unix.UnixRights(master), nil, 0) }); err != nil {
+	if err := sendMessage(s.ttyFD(), 0, []int{master}); err != nil {
 		return fail("sendmsg", err)
 	}
 	// Stage 1 sets modes and size before it answers, so that they are right from

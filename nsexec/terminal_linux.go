@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"errors"
+	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -133,29 +134,13 @@ func sameTerminal(a, b int) bool {
 func (t *terminal) connect(sock, control int) error {
 	defer unix.Close(sock)
 	failed := func(err error) error { return &plan.Error{Op: "cannot connect the terminal", Err: err} }
-	body, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	var n, oobn int
-	err := retry(func() (err error) {
-		n, oobn, _, _, err = unix.Recvmsg(sock, body, oob, unix.MSG_CMSG_CLOEXEC)
-		return err
-	})
-	if err != nil {
-		return failed(os.NewSyscallError("recvmsg", err))
-	}
-	if n == 0 {
+	_, fds, err := receiveFiles(sock, 0)
+	switch {
+	case err == io.EOF:
 		return nil
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil {
+	case err != nil:
 		return failed(err)
-	}
-	var fds []int
-	for _, m := range messages {
-		if fds, err = unix.ParseUnixRights(&m); err != nil {
-			return failed(err)
-		}
-	}
-	if len(fds) != 1 {
+	case len(fds) != 1:
 		return failed(errors.New("stage 2 sent no terminal"))
 	}
 	t.mu.Lock()
