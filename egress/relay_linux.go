@@ -39,12 +39,22 @@ type pipes struct {
 	buffer sync.Pool
 
 	spliced atomic.Int64 // bytes that went through pipes
+
+	placeable bool          // changed by tests, as is fastTime
+	fastTime  time.Duration // how long fastSize may take
+	placed    atomic.Int32  // places that are held
+	places    atomic.Int64  // all that have been taken
 }
 
 type pipe struct{ r, w int }
 
 func newPipes(most int) *pipes {
-	return &pipes{left: most, buffer: sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}}
+	return &pipes{
+		left:      most,
+		buffer:    sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }},
+		placeable: placeable(),
+		fastTime:  fastTime,
+	}
 }
 
 func (p *pipes) get() (pipe, bool) {
@@ -112,27 +122,50 @@ func (p *pipes) carry(dst, src syscall.RawConn, passed func(int)) (srcErr, dstEr
 		n       int
 		err     error
 	)
-	take := func(fd uintptr) bool { // once for all pieces: it is called very often
-		if through, piped = p.get(); piped {
-			n, err = splice(int(fd), through.w, pipeSize)
-		} else {
-			buf = p.buffer.Get().(*[]byte)
-			n, err = read(int(fd), *buf)
-		}
-		if n > 0 {
+	at := place{pipes: p}
+	defer at.leave()
+	// Where the place has waited in vain, its thread is given up, and the netpoller waits.
+	ready := func(fd uintptr, events int16, waited bool) bool {
+		if !waited && at.wait(int(fd), events) {
 			return true
 		}
-		if piped {
-			p.put(through)
-		} else {
-			p.buffer.Put(buf)
+		at.leave()
+		return false
+	}
+	take := func(fd uintptr) bool { // once for all pieces: it is called very often
+		for waited := false; ; waited = true {
+			if through, piped = p.get(); piped {
+				n, err = splice(int(fd), through.w, pipeSize)
+			} else {
+				buf = p.buffer.Get().(*[]byte)
+				n, err = read(int(fd), *buf)
+			}
+			if n > 0 {
+				return true
+			}
+			if piped {
+				p.put(through)
+			} else {
+				p.buffer.Put(buf)
+			}
+			if err != unix.EAGAIN {
+				return true
+			}
+			if !ready(fd, unix.POLLIN, waited) {
+				return false
+			}
 		}
-		return err != unix.EAGAIN
 	}
 	var out int
 	give := func(fd uintptr) bool {
-		out, err = splice(through.r, int(fd), n)
-		return err != unix.EAGAIN
+		for waited := false; ; waited = true {
+			if out, err = splice(through.r, int(fd), n); err != unix.EAGAIN {
+				return true
+			}
+			if !ready(fd, unix.POLLOUT, waited) {
+				return false
+			}
+		}
 	}
 	for {
 		if waited := src.Read(take); waited != nil {
@@ -142,6 +175,7 @@ func (p *pipes) carry(dst, src syscall.RawConn, passed func(int)) (srcErr, dstEr
 			return err, nil // nil at the end
 		}
 		if !piped {
+			at.leave() // writeAll waits otherwise
 			err = writeAll(dst, (*buf)[:n], passed)
 			p.buffer.Put(buf)
 			if err != nil {
@@ -161,6 +195,7 @@ func (p *pipes) carry(dst, src syscall.RawConn, passed func(int)) (srcErr, dstEr
 			}
 			n -= out
 			passed(out)
+			at.passed(out)
 		}
 		p.put(through)
 	}
@@ -186,11 +221,18 @@ func writeAll(dst syscall.RawConn, b []byte, passed func(int)) error {
 	return nil
 }
 
+// splice moves up to n bytes between a pipe and a socket, neither of which it waits for.
+// So the scheduler of Go need not know of the call: it would wake its monitor and other
+// threads for each that takes a while, two context switches of three.
 func splice(from, to, n int) (int, error) {
 	for {
-		moved, err := unix.Splice(from, nil, to, nil, n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
-		if err != unix.EINTR {
-			return int(moved), err
+		moved, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		switch errno {
+		case 0:
+			return int(moved), nil
+		case unix.EINTR:
+		default:
+			return -1, errno
 		}
 	}
 }
