@@ -141,6 +141,10 @@ func newRelay(use terminalUse, cancel context.CancelFunc, ends []os.Signal) *rel
 		}
 		close(r.listening)
 		for s := range r.signals {
+			if s == unix.SIGCONT {
+				r.takeEarlier()
+				continue
+			}
 			r.take(s.(syscall.Signal))
 		}
 		close(r.done)
@@ -184,6 +188,39 @@ func (r *relay) take(s syscall.Signal) {
 	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
 		if r.timer == nil {
 			r.timer = time.AfterFunc(giveUpAfter, func() { r.giveUp(s) })
+		}
+	}
+}
+
+// settles is how long after SIGCONT the signals that were sent before it may be heard of.
+const settles = 20 * time.Millisecond
+
+// takeEarlier takes a SIGCONT, and before it what was sent before it. A shell that ends a
+// stopped job sends SIGTERM and then SIGCONT. Both are pending when the kernel continues
+// this process, and two threads may report them in either order; a command that is
+// continued first reads from its terminal, and stops again.
+func (r *relay) takeEarlier() {
+	settled := time.After(settles)
+	for {
+		var s os.Signal // nil: there is none
+		select {
+		case s = <-r.signals:
+		default:
+			select {
+			case s = <-r.signals:
+			case <-settled:
+			}
+		}
+		switch s {
+		case unix.SIGCONT: // one counts for both
+		case nil, unix.SIGTSTP:
+			r.take(unix.SIGCONT)
+			if s != nil { // it came later, or the kernel would have taken it back
+				r.take(unix.SIGTSTP)
+			}
+			return
+		default:
+			r.take(s.(syscall.Signal))
 		}
 	}
 }

@@ -215,3 +215,22 @@ func TestRelaySharesTheTerminal(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestRelayOrder: what was sent before SIGCONT goes before it, in whatever order it was
+// heard of, but for a stop: that was sent later.
+func TestRelayOrder(t *testing.T) {
+	r := newRelay(usePrivate, func() {}, endsRun)
+	<-r.listening
+	var rec recorder
+	r.start(&rec, time.Minute)
+	// The first one holds the relay until the others have come.
+	r.mu.Lock()
+	for _, s := range []unix.Signal{unix.SIGWINCH, unix.SIGCONT, unix.SIGTERM, unix.SIGCONT, unix.SIGUSR1, unix.SIGTSTP, unix.SIGUSR2, unix.SIGCONT} {
+		r.signals <- s
+	}
+	r.mu.Unlock()
+	r.stop() // while it waits for more
+	if got, want := rec.wait(t, 7), "window changed,terminated,user defined signal 1,continued,stopped (signal),user defined signal 2,continued"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
