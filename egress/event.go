@@ -66,9 +66,10 @@ type Summary struct {
 	BytesIn  int64    // bytes that the box received
 	BytesOut int64    // bytes that the box sent
 	Denials  []Denial // in order of time; at most 100
+	Failures []Denial // what of Failed differs, likewise
 }
 
-// A Denial is the first refusal of one name, port and reason.
+// A Denial is the first refusal, or failure, of one name, port and reason.
 type Denial struct {
 	Event
 	Count int64 // how many there were

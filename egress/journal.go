@@ -19,13 +19,13 @@ type journal struct {
 
 	mu     sync.Mutex
 	sum    Summary
-	told   map[denial]int // where it stands in sum.Denials
+	told   map[denial]int // where it stands in sum.Denials, or sum.Failures
 	closed bool
 }
 
 type denial struct {
-	name, addr, reason string
-	port               int
+	kind, name, addr, reason string
+	port                     int
 }
 
 func newJournal(observe func(Event)) *journal {
@@ -60,18 +60,10 @@ func (j *journal) add(e Event) {
 		j.sum.BytesOut += e.Out
 	case KindFail:
 		j.sum.Failed++
+		j.note(&j.sum.Failures, e)
 	case KindDeny:
 		j.sum.Denied++
-		d := denial{name: e.Name, reason: e.Reason, port: e.Port}
-		if e.Name == "" {
-			d.addr = e.Addr
-		}
-		if i, ok := j.told[d]; ok {
-			j.sum.Denials[i].Count++
-		} else if len(j.sum.Denials) < mostDenials {
-			j.told[d] = len(j.sum.Denials)
-			j.sum.Denials = append(j.sum.Denials, Denial{Event: e, Count: 1})
-		}
+		j.note(&j.sum.Denials, e)
 	}
 	if j.queue == nil {
 		return
@@ -80,6 +72,20 @@ func (j *journal) add(e Event) {
 	case j.queue <- e: // in the lock, so that events stay in order and none follows the close
 	default:
 		j.sum.Dropped++
+	}
+}
+
+// note counts an event among those of its kind; mu is held.
+func (j *journal) note(list *[]Denial, e Event) {
+	d := denial{kind: e.Kind, name: e.Name, reason: e.Reason, port: e.Port}
+	if e.Name == "" {
+		d.addr = e.Addr
+	}
+	if i, ok := j.told[d]; ok {
+		(*list)[i].Count++
+	} else if len(*list) < mostDenials {
+		j.told[d] = len(*list)
+		*list = append(*list, Denial{Event: e, Count: 1})
 	}
 }
 

@@ -402,7 +402,7 @@ func TestUnreachable(t *testing.T) {
 			if status, _, _ := w.proxyHTTP("CONNECT %[1]s:443 HTTP/1.1\r\nHost: %[1]s:443\r\n\r\n", c.name); status != c.status {
 				t.Errorf("status %d", status)
 			}
-			if sum := w.Close(); sum.Failed != 3 || sum.Denied != 0 || len(sum.Denials) != 0 {
+			if sum := w.Close(); sum.Failed != 3 || len(sum.Failures) == 0 || sum.Failures[0].Name != c.name || sum.Denied != 0 || len(sum.Denials) != 0 {
 				t.Errorf("%+v", sum)
 			}
 		})

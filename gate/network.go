@@ -33,6 +33,10 @@ type Denial struct {
 	missing bool // a rule for it would allow it
 }
 
+func newDenial(x egress.Denial) Denial {
+	return Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count, x.Missing()}
+}
+
 // Network is what a command did on its network, in numbers.
 type Network struct {
 	Method   string `json:"method"` // "redirect", "proxy", or "ports" for single ports alone
@@ -54,7 +58,7 @@ func NewDenials(p plan.Plan, s egress.Summary) Denials {
 	}
 	d.ReportedBy, d.Count = append(d.ReportedBy, plan.WallNetwork), s.Denied
 	for _, x := range s.Denials {
-		d.Items = append(d.Items, Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count, x.Missing()})
+		d.Items = append(d.Items, newDenial(x))
 	}
 	return d
 }
@@ -102,11 +106,10 @@ func (d Denials) Lines(profileName string) []string {
 			text = "refused what came by " + x.Via
 		case x.Port == 0:
 			text = "refused the name " + x.Target()
+		case x.Name != "" && x.Addr != "":
+			text += " with the address " + x.Addr
 		}
-		if x.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", x.Count)
-		}
-		lines = append(lines, text+": "+x.Reason+atRule(x.Rule))
+		lines = append(lines, text+x.rest())
 		if t := x.Target(); x.missing && plainHost(t) && !slices.Contains(add, t) && len(add) < 3 {
 			add = append(add, t)
 		}
@@ -116,22 +119,46 @@ func (d Denials) Lines(profileName string) []string {
 		for i, h := range add {
 			quoted[i] = strconv.Quote(h)
 		}
-		lines = append(lines, fmt.Sprintf("if the command is right to reach it: --allow-host %s, or allow = [%s] in the table [network] of a profile over %s",
+		lines = append(lines, fmt.Sprintf("if the command is right to reach it: --allow-host %s, or allow = [%s] in the table [network] of the profile (here %s, or one that extends it)",
 			strings.Join(add, " --allow-host "), strings.Join(quoted, ", "), profileName))
 	}
 	return lines
 }
 
-// Failures tells a person that connections which the rules allow could not be made; ""
-// when there were none.
-func Failures(s egress.Summary) string {
-	switch s.Failed {
-	case 0:
-		return ""
-	case 1:
-		return "1 connection to an allowed host could not be made; --net-log - tells why"
+// rest is the end of a line: how often, why, and by which rule.
+func (d Denial) rest() string {
+	text := ": " + d.Reason
+	if d.Count > 1 {
+		text = fmt.Sprintf(" (%d times)", d.Count) + text
 	}
-	return fmt.Sprintf("%d connections to allowed hosts could not be made; --net-log - tells why", s.Failed)
+	if d.Rule != "" {
+		text += ", at " + d.Rule
+	}
+	return text
+}
+
+// Failures tells a person which connections that the rules allow could not be made, each
+// in one line, as [Denials.Lines] does.
+func Failures(s egress.Summary) []string {
+	var lines []string
+	for i, f := range s.Failures {
+		if i == mostLines {
+			lines = append(lines, fmt.Sprintf("and %d more that could not be made; --net-log tells all", len(s.Failures)-i))
+			break
+		}
+		d := newDenial(f)
+		text := "allowed, but could not be made: a connection to "
+		switch d.Via {
+		case egress.ViaLoopback:
+			text += "port " + strconv.Itoa(d.Port) + " of the host"
+		case egress.ViaPublish:
+			text += "the published port " + strconv.Itoa(d.Port) + " of the command"
+		default:
+			text += d.Target()
+		}
+		lines = append(lines, text+d.rest())
+	}
+	return lines
 }
 
 // plainHost reports whether a host can be written in a profile as it is.
@@ -147,11 +174,4 @@ func (d Denials) DeniedError() *plan.Error {
 		e.Op = "the command was refused a connection or name, and --fail-on-denial fails it for that"
 	}
 	return e
-}
-
-func atRule(rule string) string {
-	if rule == "" {
-		return ""
-	}
-	return ", at " + rule
 }

@@ -37,7 +37,7 @@ func TestDenials(t *testing.T) {
 	odd := Denials{Items: []Denial{{Addr: "2001:db8::1", Port: 22, Reason: "r", Rule: "f:1", missing: true}, {Name: "-x", Port: 1, Reason: "r", missing: true}, {Name: "a b", Reason: "r", missing: true}, {Name: "c", Reason: "a rule denies it"}, {Via: "socks5", Reason: "not SOCKS 5", Count: 2}}}
 	if got, want := odd.Lines("p"), []string{
 		"refused [2001:db8::1]:22: r, at f:1", "refused -x:1: r", "refused the name a b: r", "refused the name c: a rule denies it", "refused what came by socks5 (2 times): not SOCKS 5",
-		`if the command is right to reach it: --allow-host [2001:db8::1]:22, or allow = ["[2001:db8::1]:22"] in the table [network] of a profile over p`,
+		`if the command is right to reach it: --allow-host [2001:db8::1]:22, or allow = ["[2001:db8::1]:22"] in the table [network] of the profile (here p, or one that extends it)`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -320,7 +320,7 @@ func (r Result) Text(f Facts) string {
 		for _, l := range NewDenials(ph.Plan, ph.Network).Lines(f.Profile) {
 			line("%s: %s", what, l)
 		}
-		if l := Failures(ph.Network); l != "" {
+		for _, l := range Failures(ph.Network) {
 			line("%s: %s", what, l)
 		}
 	}

@@ -189,11 +189,8 @@ func (f *runFlags) reportable(plans ...plan.Plan) error {
 // printDenials tells the operator what the network wall refused, and what failed.
 func printDenials(w io.Writer, p plan.Plan, s egress.Summary) {
 	var b bytes.Buffer
-	for _, l := range gate.NewDenials(p, s).Lines(p.Profile) {
+	for _, l := range slices.Concat(gate.NewDenials(p, s).Lines(p.Profile), gate.Failures(s)) {
 		b.WriteString("wall: network: " + oneLine(l) + "\n")
-	}
-	if l := gate.Failures(s); l != "" {
-		b.WriteString("wall: network: " + l + "\n")
 	}
 	_, _ = w.Write(b.Bytes()) // there is nobody left to tell
 }

@@ -155,19 +155,23 @@ func TestPrintDenials(t *testing.T) {
 	printDenials(&b, p, s)
 	want := []string{
 		"wall: network: refused a.example:443 (3 times): no rule allows it",
-		"wall: network: refused c.example:443: no rule allows this address, which is private",
+		"wall: network: refused c.example:443 with the address 10.0.0.1: no rule allows this address, which is private",
 		"wall: network: refused the name b.example?wall: error: forged?[2J: not a host name",
-		`wall: network: if the command is right to reach it: --allow-host a.example:443, or allow = ["a.example:443"] in the table [network] of a profile over gate`,
+		`wall: network: if the command is right to reach it: --allow-host a.example:443, or allow = ["a.example:443"] in the table [network] of the profile (here gate, or one that extends it)`,
 		"",
 	}
 	if got := strings.Split(b.String(), "\n"); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), strings.Join(want, "\n"))
 	}
 	b.Reset()
-	printDenials(&b, p, egress.Summary{Failed: 1})
-	printDenials(&b, p, egress.Summary{Failed: 2})
-	if got, want := b.String(), "wall: network: 1 connection to an allowed host could not be made; --net-log - tells why\n"+
-		"wall: network: 2 connections to allowed hosts could not be made; --net-log - tells why\n"; got != want {
+	printDenials(&b, p, egress.Summary{Failed: 5, Failures: []egress.Denial{
+		{Count: 3, Event: egress.Event{Via: egress.ViaRedirect, Name: "a.example\x1b", Port: 443, Addr: "192.0.2.1", Reason: "connection refused"}},
+		{Count: 1, Event: egress.Event{Via: egress.ViaPublish, Port: 8081, Reason: "connection refused", Rule: plan.Origin{Text: "flag --publish"}}},
+		{Count: 1, Event: egress.Event{Via: egress.ViaLoopback, Port: 5432, Reason: "connection refused"}},
+	}})
+	if got, want := b.String(), "wall: network: allowed, but could not be made: a connection to a.example?:443 (3 times): connection refused\n"+
+		"wall: network: allowed, but could not be made: a connection to the published port 8081 of the command: connection refused, at flag --publish\n"+
+		"wall: network: allowed, but could not be made: a connection to port 5432 of the host: connection refused\n"; got != want {
 		t.Errorf("got %q", got)
 	}
 	b.Reset()
