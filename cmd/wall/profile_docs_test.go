@@ -219,18 +219,39 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// TestExampleOfTheDocs checks the example profile in docs/profiles.md as a
-// reader's own would be.
-func TestExampleOfTheDocs(t *testing.T) {
-	data, err := os.ReadFile("../../docs/profiles.md")
+// exampleOf gives the first example profile of a document.
+func exampleOf(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(data), "```toml\n")
 	example, _, ok2 := strings.Cut(rest, "```")
 	if !ok || !ok2 {
-		t.Fatal("docs/profiles.md has no example")
+		t.Fatalf("%s has no example", file)
 	}
+	return example
+}
+
+// TestExampleOfTheGateDocs: what the first phase of the example in docs/gate.md brings,
+// as "go mod download" does, stands in a home directory that it can write.
+func TestExampleOfTheGateDocs(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ci.toml")
+	if err := os.WriteFile(file, []byte(exampleOf(t, "../../docs/gate.md")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, stdout, stderr := runCLI(t, "plan", "--summary", "--workspace", dir, "-p", file, "--", "/bin/true")
+	if status != 0 || !strings.Contains(stdout, "\nhome       a private one, ") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+}
+
+// TestExampleOfTheDocs checks the example profile in docs/profiles.md as a
+// reader's own would be.
+func TestExampleOfTheDocs(t *testing.T) {
+	example := exampleOf(t, "../../docs/profiles.md")
 	for _, f := range lint.New(lint.Options{}).Check(lint.Source{Name: "example.toml", Data: []byte(example)}) {
 		if f.Severity > lint.Note {
 			t.Errorf("%s: %s", f.Code, f.Message)
