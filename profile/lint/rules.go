@@ -128,7 +128,7 @@ var table = []Rule{
 		Bad: "[network]\nmode = \"allow\"\nallow = [\"gist.github.com\"]", Good: "[network]\nmode = \"allow\"\nallow = [\"proxy.golang.org\"]"},
 	{Code: "W024", Name: "inner-network", Severity: Error,
 		Doc: "An allowed host is this machine, its network, or the metadata service of a cloud.",
-		Why: "services there trust whoever can reach them; the metadata service hands out credentials", Fix: "use loopback for single ports of this machine, and a public name for the rest",
+		Why: "services there trust whoever can reach them; the metadata service hands out credentials", Fix: "use loopback for single ports of this machine; for a server of your own name its address and port alone, and accept the line with a reason",
 		Bad: "[network]\nmode = \"allow\"\nallow = [\"169.254.169.254:80\"]", Good: "[network]\nmode = \"allow\"\nallow = [\"proxy.golang.org\"]"},
 	{Code: "W025", Name: "scrub-off", Severity: Error,
 		Doc: "Variables are not filtered although the base is one for commands that are not trusted.",
