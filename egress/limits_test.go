@@ -267,6 +267,46 @@ func TestBadHeads(t *testing.T) {
 	}
 }
 
+// TestRefusedReadsAnswer: who is refused gets the whole answer and the end of the
+// stream, and no reset behind it, also when it has sent more than was read: a reset
+// could overtake the answer.
+func TestRefusedReadsAnswer(t *testing.T) {
+	w := newWorld(t, ruled(t, "example.org 443"))
+	more := strings.Repeat("x", 32<<10)
+	for _, c := range []struct{ addr, say, answer string }{
+		{w.http, "CONNECT other.example:443 HTTP/1.1\r\nHost: other.example:443\r\n\r\n", "HTTP/1.1 403"},
+		{w.http, "nonsense\r\n\r\n", "HTTP/1.1 400"},
+		{w.socks, "\x05\x01\x00\x05\x01\x00\x03\x0dother.example\x01\xbb", "\x05\x00\x05\x02"},
+		{w.socks, "\x05\x01\x00\x05\x02\x00\x01\x01\x02\x03\x04\x00\x50", "\x05\x00\x05\x07"},
+	} {
+		conn, err := net.Dial("tcp4", c.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.WriteString(conn, c.say+more); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(conn); !strings.HasPrefix(string(b), c.answer) || err != nil {
+			t.Errorf("%q: got %q, %v", c.say, b, err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Errorf("%q: %v", c.say, err)
+		}
+		rc, err := conn.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.until("end of the connection", func() bool { return gone(rc) })
+		rc.Control(func(fd uintptr) {
+			if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); n != 0 || err != nil {
+				t.Errorf("%q: after the answer: %v, %v", c.say, unix.Errno(n), err)
+			}
+		})
+	}
+}
+
 // packQuery makes a DNS query.
 func packQuery(t testing.TB, name string, kind dnsmessage.Type) []byte {
 	t.Helper()
@@ -279,6 +319,20 @@ func packQuery(t testing.TB, name string, kind dnsmessage.Type) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// longQuery makes a query of size bytes: an EDNS option fills it up.
+func longQuery(t testing.TB, name string, size int) []byte {
+	t.Helper()
+	b := packQuery(t, name, dnsmessage.TypeA)
+	b[11] = 1 // additional record
+	const fixed = 11 + 4
+	fill := size - len(b) - fixed
+	b = append(b, 0, 0, typeOPT, 4, 208, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(4+fill))
+	b = binary.BigEndian.AppendUint16(b, 12) // padding, RFC 7830
+	b = binary.BigEndian.AppendUint16(b, uint16(fill))
+	return append(b, make([]byte, fill)...)
 }
 
 // TestLookups: the same answers by packets and by connections, and an event for each.
@@ -334,9 +388,27 @@ func TestLookups(t *testing.T) {
 	if d := w.find(KindDeny); d.Name != "other.example" || d.Via != ViaDNS || d.Port != 0 || d.Reason == "" {
 		t.Errorf("%+v", d)
 	}
-	c.Write([]byte{0xff, 0xff}) // a query of 64 KiB
-	if _, err := io.ReadAll(c); err != nil {
-		t.Error(err)
+	// The longest query there may be, and one that is a byte longer.
+	for _, size := range []int{longestQuery, longestQuery + 1} {
+		message := longQuery(t, "example.org", size)
+		if r := w.resolver.Answer(message); r == nil || r[3]&0xf != 0 {
+			t.Fatalf("%d bytes are no query: %x", size, r)
+		}
+		c.Write(binary.BigEndian.AppendUint16(nil, uint16(size)))
+		c.Write(message)
+		answer, err := []byte(nil), error(nil)
+		if size <= longestQuery {
+			answer = make([]byte, 2)
+			_, err = io.ReadFull(c, answer)
+			if n := int(binary.BigEndian.Uint16(answer)); err == nil && n > 0 {
+				_, err = io.ReadFull(c, make([]byte, n))
+			}
+		} else {
+			answer, _ = io.ReadAll(c) // a reset where the query is not read
+		}
+		if (len(answer) > 0) != (size <= longestQuery) || err != nil {
+			t.Errorf("a query of %d bytes has the answer %x, %v", size, answer, err)
+		}
 	}
 	if asked, _ := w.calls(); len(asked) > 0 {
 		t.Errorf("asked the host for %v", asked)

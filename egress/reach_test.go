@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -262,6 +264,22 @@ func TestResolvedAddresses(t *testing.T) {
 	w.name("example.org", "10.1.2.3")
 	w.host("10.1.2.3:443", echo)
 	wantReset(t, w.to("example.org", 443))
+}
+
+// TestMappedAddresses: an IPv4 address in the clothes of IPv6, or one with a zone, is
+// checked, told and dialled as what it is, and once.
+func TestMappedAddresses(t *testing.T) {
+	w := newWorld(t, ruled(t, "example.org 443", "192.168.0.0/16 443", "fe80::/10 443"))
+	w.name("example.org", "::ffff:93.184.215.14", "93.184.215.14", "::ffff:192.168.7.7", "192.168.7.7", "fe80::1%lo", "fe80::1")
+	wantReset(t, w.to("example.org", 443))
+	if e := w.find(KindFail); e.Addr != "93.184.215.14" {
+		t.Errorf("%+v", e)
+	}
+	_, dialed := w.calls()
+	slices.Sort(dialed)
+	if want := []string{"192.168.7.7:443", "93.184.215.14:443", "[fe80::1]:443"}; !slices.Equal(dialed, want) {
+		t.Errorf("dialled %v, want %v", dialed, want)
+	}
 }
 
 // TestOwnUnknown: when the addresses of the host cannot be told, nothing is dialled.
@@ -652,45 +670,117 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishWaits: a socket of the box that never connects is given up.
-func TestPublishWaits(t *testing.T) {
+// fullListener gives a listening socket and its address. Its queue is full: the kernel
+// answers no attempt to connect until take has accepted what is in it.
+func fullListener(t *testing.T) (to netip.AddrPort, take func() int) {
+	t.Helper()
 	full, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(full)
+	t.Cleanup(func() { syscall.Close(full) })
 	if err := syscall.Bind(full, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 2}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Listen(full, 0); err != nil {
+	if err := syscall.Listen(full, 0); err != nil { // a queue of one
 		t.Fatal(err)
 	}
 	sa, err := syscall.Getsockname(full)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), uint16(sa.(*syscall.SockaddrInet4).Port))
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	before := openFiles(t)
-	for { // until the queue is full
-		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	to = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), uint16(sa.(*syscall.SockaddrInet4).Port))
+	c, err := net.Dial("tcp4", to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return to, func() int {
+		t.Helper()
+		fd, _, err := syscall.Accept4(full, syscall.SOCK_CLOEXEC)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := os.NewFile(uintptr(fd), "socket")
-		c, err := connectFile(ctx, f, to)
-		f.Close()
-		if err != nil {
-			if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
-			}
-			break
-		}
-		defer c.Close()
-		before++
+		t.Cleanup(func() { syscall.Close(fd) })
+		return fd
 	}
+}
+
+// freshSocket is a TCP socket as the box gives it.
+func freshSocket(t *testing.T) *os.File {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// connecting waits until the kernel has begun to connect a socket, and not finished.
+func connecting(t *testing.T, f *os.File) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		info, err := unix.GetsockoptTCPInfo(int(f.Fd()), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.State == unix.BPF_TCP_SYN_SENT {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a socket in state %d, want one that connects", info.State)
+		}
+	}
+}
+
+// TestPublishWaits: a connection into the box is one only when the other side has
+// answered, however late; when there is no time left for that, it is given up.
+func TestPublishWaits(t *testing.T) {
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	connect := func(ctx context.Context, f *os.File, to netip.AddrPort) chan result {
+		done := make(chan result, 1)
+		go func() {
+			c, err := connectFile(ctx, f, to)
+			done <- result{c, err}
+		}()
+		return done
+	}
+
+	to, take := fullListener(t)
+	before := openFiles(t)
+	f := freshSocket(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := connect(ctx, f, to)
+	connecting(t, f)
+	cancel()
+	r := <-done
+	if r.err == nil {
+		r.c.Close()
+		t.Error("a connection that nobody has answered")
+	} else if !errors.Is(r.err, os.ErrDeadlineExceeded) && !errors.Is(r.err, context.Canceled) {
+		t.Error(r.err)
+	}
+	f.Close()
 	if n := openFiles(t); n > before {
 		t.Errorf("%d descriptors, want %d", n, before)
+	}
+
+	f = freshSocket(t)
+	done = connect(context.Background(), f, to)
+	connecting(t, f)
+	take()
+	if r = <-done; r.err != nil {
+		t.Fatal(r.err)
+	}
+	defer r.c.Close()
+	io.WriteString(r.c, "hello")
+	b := make([]byte, 5)
+	if n, err := syscall.Read(take(), b); string(b[:n]) != "hello" || err != nil {
+		t.Errorf("got %q, %v", b[:n], err)
 	}
 }

@@ -109,9 +109,11 @@ var zone = map[string][]string{
 	"mixed.test.":         {webV4, "10.0.0.5"},
 	"proxy.test.":         {"93.184.216.128"},
 
-	"rebind.test.": {webV4, "127.0.0.1"}, // one after the other, see answer
-	"slow.test.":   nil,                  // never an answer
-	"fail.test.":   nil,                  // SERVFAIL
+	"rebind.test.":           {webV4, "127.0.0.1"}, // one after the other, see answer
+	"gone.test.search.test.": {otherV4},            // "gone.test" itself does not exist
+
+	"slow.test.": nil, // never an answer
+	"fail.test.": nil, // SERVFAIL
 }
 
 // inInternet gives the internet of the calling test, which runs again in a

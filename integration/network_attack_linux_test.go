@@ -315,6 +315,34 @@ func TestNetworkNames(t *testing.T) {
 	w.only(w.seen(), "tcp "+webV4+":80", "tcp ["+webV6+"]:80", "tcp 10.7.7.7:80", "tcp [2606:2800:220:1::77]:80")
 }
 
+// TestNetworkSearch: a name of the profile is that name for the resolver of the
+// launcher, and not one with a search domain behind it, which could be somebody else's.
+func TestNetworkSearch(t *testing.T) {
+	w := inInternet(t)
+	if w == nil {
+		return
+	}
+	write(t, srv+"/resolv.conf", "nameserver "+resolverV4+"\nsearch search.test\noptions timeout:5 attempts:2\n")
+	b := allowBox(t, `allow = ["web.test", "gone.test"]`)
+	w.seen()
+	ops := []string{"reach web.test 80", "reach gone.test 80"}
+	for i, got := range b.batch(ops) {
+		if strings.HasPrefix(got, "ok reached") != (i == 0) {
+			t.Errorf("%s: %s", ops[i], got)
+		}
+	}
+	r := w.seen()
+	w.only(r, "tcp "+webV4+":80", "tcp ["+webV6+"]:80")
+	for _, q := range r.Queries {
+		if !strings.HasSuffix(q, " web.test.") && !strings.HasSuffix(q, " gone.test.") {
+			t.Errorf("the resolver was asked for %s", q)
+		}
+	}
+	if !slices.ContainsFunc(r.Queries, func(q string) bool { return strings.HasSuffix(q, " gone.test.") }) {
+		t.Errorf("the resolver was asked for %q alone", r.Queries)
+	}
+}
+
 // TestNetworkDNS: the name server of the box answers for the names of the
 // profile, at any address, and asks nobody.
 func TestNetworkDNS(t *testing.T) {
