@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/wallsandbox/wall/plan"
@@ -21,6 +22,45 @@ type entrance struct {
 	port   int         // of ViaLoopback and ViaPublish
 	origin plan.Origin // what grants that port; of the network otherwise
 	serve  func(*flow)
+	rooms  []room // a connection has a place in each
+}
+
+// A room is how many connections there may be at one time.
+type room struct {
+	count *atomic.Int64
+	most  int64
+	full  string // the reason to refuse one more
+}
+
+// enter takes a place in every room, or gives the reason why there is none.
+func enter(rooms []room) (full string) {
+	for i, r := range rooms {
+		if r.count.Add(1) > r.most {
+			leave(rooms[:i+1])
+			return r.full
+		}
+	}
+	return ""
+}
+
+func leave(rooms []room) {
+	for _, r := range rooms {
+		r.count.Add(-1)
+	}
+}
+
+// rooms gives those of an entrance. Published ports, where every user of the host can
+// connect, fill half of what there is at most: the rest is the command's.
+func (s *Server) rooms(via string) []room {
+	all := room{&s.open, s.most, s.tooMany}
+	switch via {
+	case ViaDNS:
+		return []room{{&s.lookups, mostLookups, fmt.Sprintf("more than %d DNS connections at one time", mostLookups)}}
+	case ViaPublish:
+		most := max(s.most/2, 1)
+		return []room{{&s.visits, most, fmt.Sprintf("more than %d connections to published ports at one time", most)}, all}
+	}
+	return []room{all}
 }
 
 // accept takes connections until the Server ends. When Close stops it, what it has
@@ -67,16 +107,14 @@ func (s *Server) takeRest(l *net.TCPListener, a entrance) {
 
 // admit serves a connection in a goroutine of its own, unless there are too many.
 func (s *Server) admit(c *net.TCPConn, a entrance) {
-	count, most, tooMany := &s.open, s.most, s.tooMany
-	if a.via == ViaDNS {
-		count, most, tooMany = &s.lookups, mostLookups, fmt.Sprintf("more than %d DNS connections at one time", mostLookups)
-	}
-	if count.Add(1) > most {
-		count.Add(-1)
-		e := Event{Kind: KindDeny, Via: a.via, Port: a.port, Rule: a.origin, Reason: tooMany}
-		if a.via == ViaRedirect {
+	if full := enter(a.rooms); full != "" {
+		e := Event{Kind: KindDeny, Via: a.via, Port: a.port, Rule: a.origin, Reason: full}
+		switch a.via {
+		case ViaRedirect:
 			t, _ := s.originalTarget(c)
 			e.Name, e.Addr, e.Port = t.Name, addrText(t.Addr), t.Port
+		case ViaPublish:
+			e.Kind = KindFail // it is not the command that is refused something
 		}
 		reset(c)
 		s.journal.add(e)
@@ -85,7 +123,7 @@ func (s *Server) admit(c *net.TCPConn, a entrance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		count.Add(-1)
+		leave(a.rooms)
 		reset(c)
 		return
 	}
@@ -102,7 +140,7 @@ func (s *Server) admit(c *net.TCPConn, a entrance) {
 		s.mu.Lock()
 		delete(s.flows, f)
 		s.mu.Unlock()
-		count.Add(-1)
+		leave(a.rooms)
 	})
 }
 

@@ -76,15 +76,11 @@ func (s *Server) connect(f *flow, t Target) (late []byte, err error) {
 func (s *Server) setUp(f *flow, end int, dial func(context.Context) (net.Conn, error)) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.within(setupTime))
 	defer cancel()
-	var c net.Conn
-	var err error
-	select {
-	case s.setups <- struct{}{}:
-		c, err = dial(ctx)
-		<-s.setups
-	case <-ctx.Done():
-		err = ctx.Err()
+	turns := []chan struct{}{s.setups}
+	if f.at.via == ViaPublish {
+		turns = []chan struct{}{s.inward, s.setups} // so that half of them remain
 	}
+	c, err := inTurns(ctx, turns, dial)
 	var no refusal
 	switch tcp, ok := c.(*net.TCPConn); {
 	case errors.As(err, &no):
@@ -101,6 +97,19 @@ func (s *Server) setUp(f *flow, end int, dial func(context.Context) (net.Conn, e
 		f.tell(KindOpen, "")
 	}
 	return err
+}
+
+// inTurns calls dial when every one of turns has room.
+func inTurns(ctx context.Context, turns []chan struct{}, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	for _, t := range turns {
+		select {
+		case t <- struct{}{}:
+			defer func() { <-t }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return dial(ctx)
 }
 
 // resolve gives the addresses of an allowed name, of which none may be forbidden: an

@@ -670,6 +670,47 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestPublishLeavesRoom: whoever is on the host can connect to a published port. However
+// many do, and whether they get anywhere, the command keeps its connections; and
+// nothing of it is a refusal of something that the command has tried.
+func TestPublishLeavesRoom(t *testing.T) {
+	port := freePort(t)
+	n := ruled(t, "example.org 443")
+	n.Connections = 300
+	n.Publish = []plan.PortGrant{{Port: port, Origin: plan.Origin{File: "p.toml", Line: 9}}}
+	w := newWorld(t, n, func(w *world, o *Options, k *Sockets) {
+		k.Dialer = func(ctx context.Context, network string) (*os.File, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		w.tune = func(s *Server) {
+			s.most = 160                 // whatever the limit of open files
+			s.testOnlyTime = time.Minute // the published port hangs for all of the test
+		}
+	})
+	w.name("example.org", "93.184.215.14")
+	w.host("93.184.215.14:443", echo)
+	published := fmt.Sprintf("127.0.0.1:%d", port)
+	for range 80 { // more than there are set-ups at one time
+		c, err := net.Dial("tcp4", published)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	w.until("80 connections", func() bool { return w.open.Load() == 80 })
+	wantResetAt(t, published)
+	if e := w.find(KindFail); e.Via != ViaPublish || e.Port != port || e.Rule.Line != 9 || e.Reason != "more than 80 connections to published ports at one time" {
+		t.Errorf("%+v", e)
+	}
+	for range 80 {
+		wantEcho(t, w.to("example.org", 443), "out of the box")
+	}
+	if sum := w.Close(); sum.Denied != 0 || sum.Opened != 80 {
+		t.Errorf("%+v", sum)
+	}
+}
+
 // fullListener gives a listening socket and its address. Its queue is full: the kernel
 // answers no attempt to connect until take has accepted what is in it.
 func fullListener(t *testing.T) (to netip.AddrPort, take func() int) {

@@ -71,7 +71,9 @@ type Server struct {
 	most     int64         // connections at one time
 	tooMany  string        // the reason to refuse one more
 	setups   chan struct{} // holds one element for each connection that is being set up
+	inward   chan struct{} // the same, of those to published ports
 	open     atomic.Int64  // connections
+	visits   atomic.Int64  // of them, those to published ports
 	lookups  atomic.Int64  // connections of DNS clients
 	began    time.Time
 	dialer   func(ctx context.Context, network string) (*os.File, error)
@@ -150,6 +152,7 @@ func New(n plan.Network, o Options) (*Server, error) {
 		s.tooMany += ", which is what wall's limit of open files leaves"
 	}
 	s.setups = make(chan struct{}, b.setups)
+	s.inward = make(chan struct{}, max(b.setups/2, 1))
 	s.pipes = newPipes(b.pipes)
 	s.journal = newJournal(o.Observe)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -224,6 +227,10 @@ func (s *Server) Start(k Sockets) (err error) {
 	s.dialer = k.Dialer
 	var start []func() // when every socket is there
 	var doors []door
+	open := func(l *net.TCPListener, a entrance) {
+		a.rooms = s.rooms(a.via)
+		doors = append(doors, door{l, a})
+	}
 	streams := func(files []*os.File, a entrance) error {
 		for _, f := range files {
 			l, err := listener(f)
@@ -231,7 +238,7 @@ func (s *Server) Start(k Sockets) (err error) {
 				return fmt.Errorf("cannot serve a %s socket of the box: %w", a.via, err)
 			}
 			s.hold(l)
-			doors = append(doors, door{l, a})
+			open(l, a)
 		}
 		return nil
 	}
@@ -255,8 +262,7 @@ func (s *Server) Start(k Sockets) (err error) {
 	}
 	for _, p := range s.published {
 		for _, l := range p.listeners {
-			a := entrance{via: ViaPublish, port: p.grant.Port, origin: p.grant.Origin, serve: s.toBox}
-			doors = append(doors, door{l, a})
+			open(l, entrance{via: ViaPublish, port: p.grant.Port, origin: p.grant.Origin, serve: s.toBox})
 		}
 	}
 	if err != nil {
