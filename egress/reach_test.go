@@ -825,3 +825,29 @@ func TestPublishWaits(t *testing.T) {
 		t.Errorf("got %q, %v", b[:n], err)
 	}
 }
+
+// TestPublishSelf: when nothing listens on a published port, the kernel may give the
+// socket that looks for it that port as its own. It is then connected to itself: the
+// client would get an echo, and the command could not listen.
+func TestPublishSelf(t *testing.T) {
+	f := freshSocket(t)
+	if err := syscall.Bind(int(f.Fd()), &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := syscall.Getsockname(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := sa.(*syscall.SockaddrInet4)
+	c, err := connectFile(context.Background(), f, netip.AddrPortFrom(netip.AddrFrom4(to.Addr), uint16(to.Port)))
+	if err == nil {
+		c.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connected to itself: %v", err)
+	}
+	f.Close()
+	if err := syscall.Bind(int(freshSocket(t).Fd()), to); err != nil { // without SO_REUSEADDR
+		t.Errorf("the port is taken: %v", err)
+	}
+}

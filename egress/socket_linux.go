@@ -211,19 +211,43 @@ func connectFile(ctx context.Context, f *os.File, to netip.AddrPort) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	err = finishConnect(ctx, c, to)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-func finishConnect(ctx context.Context, c net.Conn, to netip.AddrPort) error {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
-		return fmt.Errorf("a socket of the type %T", c)
+		c.Close()
+		return nil, fmt.Errorf("a socket of the type %T", c)
 	}
+	if err := finishConnect(ctx, tcp, to); err != nil {
+		reset(tcp)
+		return nil, err
+	}
+	return tcp, nil
+}
+
+// notItself refuses a socket that is connected to itself: nothing listens on the port,
+// and the kernel has chosen it for the socket's own end.
+func notItself(fd int) error {
+	here, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	there, err := unix.Getpeername(fd)
+	if err == nil && addrPort(here) == addrPort(there) {
+		return unix.ECONNREFUSED
+	}
+	return nil // a connection that is gone already is told of like any other
+}
+
+func addrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
+	}
+	return netip.AddrPort{}
+}
+
+func finishConnect(ctx context.Context, tcp *net.TCPConn, to netip.AddrPort) error {
 	rc, err := tcp.SyscallConn()
 	if err != nil {
 		return err
@@ -232,7 +256,7 @@ func finishConnect(ctx context.Context, c net.Conn, to netip.AddrPort) error {
 	if to.Addr().Is4() {
 		sa = &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
 	}
-	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) }) // long ago
+	stop := context.AfterFunc(ctx, func() { tcp.SetDeadline(time.Unix(1, 0)) }) // long ago
 	defer stop()
 	begun := false
 	waited := rc.Write(func(fd uintptr) bool {
@@ -252,6 +276,9 @@ func finishConnect(ctx context.Context, c net.Conn, to netip.AddrPort) error {
 		_, err = unix.Getpeername(int(fd))
 		return err != unix.ENOTCONN
 	})
+	if waited == nil && err == nil {
+		waited = rc.Control(func(fd uintptr) { err = notItself(int(fd)) })
+	}
 	if waited != nil {
 		return waited
 	}
