@@ -83,6 +83,10 @@ func TestMissing(t *testing.T) {
 		{literal("127.0.0.1", 80), false},
 		{literal("64:ff9b::7f00:1", 80), false},
 		{literal("198.18.0.9", 80), false},
+		{event(".", Decision{Reason: reasonNone}), false},
+		{Event{Via: ViaDNS, Name: "x.in-addr.arpa", Reason: reasonNone}, false},
+		{Event{Via: ViaDNS, Name: "x.ip6.arpa", Reason: reasonNone}, false},
+		{Event{Via: ViaHTTP, Name: "x.ip6.arpa", Reason: reasonNone}, true},
 		{Event{Reason: reasonNotName}, false},
 		{Event{}, false},
 	} {

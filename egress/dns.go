@@ -245,7 +245,7 @@ func (r *Resolver) look(q question) (rcode int, answers []record) {
 		rcode, l.Name, l.Decision = rcodeName, ".", Decision{Rule: r.Rules.origin, Reason: reasonNone}
 	case err != nil:
 		rcode, l.Name, l.Decision = rcodeRefused, escape(q.labels), Decision{Rule: r.Rules.origin, Reason: reasonNotName}
-	case strings.HasSuffix(name, ".in-addr.arpa"), strings.HasSuffix(name, ".ip6.arpa"):
+	case isReverse(name):
 		l.Name = name
 		rcode, answers, l.Decision = r.reverse(name, q.typ)
 		_, isAddr := reverseAddr(name)
@@ -335,6 +335,11 @@ func (r *Resolver) reverse(name string, typ uint16) (int, []record, Decision) {
 		data = append(data, label...)
 	}
 	return 0, []record{{typePTR, append(data, 0)}}, d
+}
+
+// isReverse reports whether a parsed name is where the names of addresses are looked up.
+func isReverse(name string) bool {
+	return strings.HasSuffix(name, ".in-addr.arpa") || strings.HasSuffix(name, ".ip6.arpa")
 }
 
 // reverseAddr gives the address that a parsed name below in-addr.arpa (RFC 1035 3.5)

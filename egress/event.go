@@ -49,7 +49,8 @@ type Event struct {
 func (e Event) Missing() bool {
 	switch e.Reason {
 	case reasonNone:
-		return true
+		// No rule names the root, and none has a name of an address answered.
+		return e.Name != "." && !(e.Via == ViaDNS && isReverse(e.Name))
 	case reasonPort, reasonAddress:
 		addr, err := netip.ParseAddr(e.Addr)
 		return e.Addr == "" || err == nil && Class(addr) == ""
