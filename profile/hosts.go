@@ -174,7 +174,13 @@ func parseHost(s string) (HostPattern, string) {
 		return p, "it is neither a name with one port nor an IPv6 address"
 	}
 	p.Name, p.Suffix = strings.CutPrefix(host, "*.")
-	p.Name = strings.ToLower(p.Name)
+	// Of ASCII alone: strings.ToLower turns U+212A, the Kelvin sign, into a k.
+	p.Name = strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, p.Name)
 	if msg := badHostName(p.Name); msg != "" {
 		return p, msg
 	}
