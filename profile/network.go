@@ -27,6 +27,10 @@ const (
 // dnsPort leads to wall with mode "allow", whatever the address is.
 const dnsPort = 53
 
+// lowestPort is the first one that needs no capability to listen on, in a network
+// namespace that nobody set up otherwise (net.ipv4.ip_unprivileged_port_start).
+const lowestPort = 1024
+
 // ownNetwork reports whether the box has a network namespace.
 func (r *resolver) ownNetwork() bool { return r.s.Network.V != "host" }
 
@@ -117,6 +121,9 @@ func (s *settings) refused() error {
 		}
 	}
 	for _, p := range portGrants(s.Publish.Items) {
+		if p.Port < lowestPort {
+			refuse("cannot publish port "+strconv.Itoa(p.Port), p.Origin, "nothing in a box can listen on a port below "+strconv.Itoa(lowestPort)+", which needs a right that it does not have", "have the command listen on a higher port, and publish that")
+		}
 		for _, q := range s.Loopback.Items {
 			if int(q.V) == p.Port {
 				refuse("cannot publish port "+strconv.Itoa(p.Port), p.Origin, "inside, that port leads to the loopback interface of the host, by "+place(q.Origin), "remove one of the two")

@@ -3,7 +3,6 @@ package lint
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/wallsandbox/wall/plan"
@@ -250,11 +249,6 @@ func neverMatches(x *check) {
 	}
 	if own := x.m.mine("network.ports"); len(own) > 0 && mode != "host" {
 		x.on(own[0], fmt.Sprintf("ports has no effect with network mode %q", mode))
-	}
-	for _, e := range x.m.mine("network.publish") {
-		if n, err := strconv.Atoi(e.val); err == nil && !e.empty && n < 1024 && mode != "host" {
-			x.on(e, "no program in the box can listen on port "+e.val+": ports below 1024 need a right that it does not have")
-		}
 	}
 	if own := x.m.mine("network.mode"); len(own) > 0 && mode == "allow" && !slices.ContainsFunc(x.m.all("network.allow"), func(e entry) bool { return !e.empty }) {
 		x.on(own[0], "no host is allowed, so that the command reaches none")
