@@ -454,7 +454,7 @@ func TestReproduceElsewhere(t *testing.T) {
 	if again.code != r.code || w.Status != v.Status || w.Exit != v.Exit || w.Output.Text != want {
 		t.Errorf("exit status %d, %+v, want %+v\n%s", again.code, w, v, again.err)
 	}
-	if !strings.Contains(again.err, "which was failed with exit status 2") || strings.Contains(again.err, "commit") {
+	if !strings.Contains(again.err, "with the verdict failed and exit status 2") || strings.Contains(again.err, "commit") {
 		t.Errorf("%s", again.err)
 	}
 	if err := os.WriteFile(record, []byte(strings.Replace(read(t, record), "exit $?", "exit 0; ", 1)), 0o644); err != nil {

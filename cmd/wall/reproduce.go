@@ -274,7 +274,7 @@ func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "wall: reproducing a gate of %s, which was %s with exit status %d\n", oneLine(x.rec.Started), oneLine(string(x.rec.Result.Status)), x.rec.Result.Exit)
+	fmt.Fprintf(&b, "wall: reproducing a gate of %s, with the verdict %s and exit status %d\n", oneLine(x.rec.Started), oneLine(string(x.rec.Result.Status)), x.rec.Result.Exit)
 	for _, l := range lines {
 		b.WriteString("wall: differs: " + oneLine(l) + "\n")
 	}
@@ -346,7 +346,7 @@ func (x *reproduction) tellWorkspace(add func(string, ...any)) {
 	}{{was, "had"}, {is, "has"}} {
 		switch s.g.Files {
 		case "changed":
-			add("the workspace %s %d changed files that are not committed or staged", s.verb, s.g.Changed)
+			add("the workspace %s changed files that are not committed or staged: %d", s.verb, s.g.Changed)
 		case "unknown":
 			add("nobody knows whether the workspace %s changed files: %s", s.verb, s.g.Why)
 		}
