@@ -15,6 +15,13 @@ type special struct {
 	never   bool // no rule allows it: a TCP connection to it cannot be meant
 }
 
+// The classes of addresses that are given to people's own machines.
+const (
+	classPrivate       = "private"
+	classShared        = "shared by a provider's customers"
+	classDocumentation = "for documentation" // companies use them all the same
+)
+
 // specials gives the special networks, the first that an address is in decides. They
 // are those of the IANA registries of special-purpose addresses (RFC 6890) and those
 // where clouds have services that hand out credentials. They are made when first
@@ -36,10 +43,10 @@ var specials = sync.OnceValue(func() []special {
 		"169.254.42.42/32", "fd00:42::42/128") // Scaleway
 	add("unspecified", true, "0.0.0.0/8", "::/128") // Linux connects to 127.0.0.1 and ::1
 	add("loopback", false, "127.0.0.0/8", "::1/128")
-	add("private", false, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")
-	add("shared by a provider's customers", false, "100.64.0.0/10")
+	add(classPrivate, false, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")
+	add(classShared, false, "100.64.0.0/10")
 	add("link-local", false, "169.254.0.0/16", "fe80::/10")
-	add("for documentation", false, "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")
+	add(classDocumentation, false, "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")
 	add("for benchmarks", false, "198.18.0.0/15", "2001:2::/48")
 	add("multicast", true, "224.0.0.0/4", "ff00::/8")
 	add("broadcast", true, "255.255.255.255/32")

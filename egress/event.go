@@ -58,6 +58,17 @@ func (e Event) Missing() bool {
 	return false
 }
 
+// Inner reports whether something was refused only because its address is of an inner
+// network, such as a company's, and no rule speaks of it. A rule for the address would
+// allow it. Those of the host itself and of metadata services are not among them.
+func (e Event) Inner() bool {
+	switch e.Reason {
+	case reasonClass + classPrivate, reasonClass + classShared, reasonClass + classDocumentation:
+		return e.Addr != ""
+	}
+	return false
+}
+
 // A Summary is what a box did on its network, in numbers.
 type Summary struct {
 	Opened   int64    // connections that were established

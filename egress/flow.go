@@ -300,13 +300,13 @@ func (f *flow) readHello(src *net.TCPConn, data []byte) ([]byte, error) {
 			return data, src.SetReadDeadline(time.Time{})
 		case HelloName:
 			if name != f.event.Name {
-				return nil, refusal("the TLS handshake is for another host")
+				return nil, refusal("check-sni: the TLS handshake is for another host, " + name)
 			}
 			return data, src.SetReadDeadline(time.Time{})
 		case HelloBare:
-			return nil, refusal("the TLS handshake names no host")
+			return nil, refusal("check-sni: the TLS handshake names no host")
 		case HelloBad:
-			return nil, refusal("the TLS handshake is malformed")
+			return nil, refusal("check-sni: the TLS handshake is malformed")
 		}
 		if len(data) > maxHello || reads == mostReads {
 			return nil, refusal("the TLS handshake is too long, or comes in too many pieces")

@@ -263,7 +263,7 @@ func parseUpstream(u plan.Upstream) (string, error) {
 func (s *Server) dialUpstream(ctx context.Context, t Target) (c net.Conn, late []byte, err error) {
 	c, err = s.options.Dial(ctx, "tcp", s.upstream)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the upstream proxy: %w", err)
+		return nil, nil, proxyError{err}
 	}
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) }) // long ago
 	defer func() {
@@ -277,7 +277,7 @@ func (s *Server) dialUpstream(ctx context.Context, t Target) (c net.Conn, late [
 	}()
 	host := net.JoinHostPort(t.Name+addrText(t.Addr), strconv.Itoa(t.Port)) // one of them is empty
 	if _, err = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", host, host); err != nil {
-		return c, nil, fmt.Errorf("the upstream proxy: %w", err)
+		return c, nil, proxyError{err}
 	}
 	var data []byte
 	buf := make([]byte, 4096)
@@ -292,7 +292,7 @@ func (s *Server) dialUpstream(ctx context.Context, t Target) (c net.Conn, late [
 		n, err := c.Read(buf)
 		data = append(data, buf[:n]...)
 		if n == 0 && err != nil {
-			return c, nil, fmt.Errorf("the upstream proxy: %w", err)
+			return c, nil, proxyError{err}
 		}
 	}
 }
@@ -314,12 +314,24 @@ func connected(head []byte) error {
 	return nil
 }
 
+// A proxyError is what stands between wall and its upstream proxy.
+type proxyError struct{ err error }
+
+func (e proxyError) Error() string { return "the upstream proxy: " + e.err.Error() }
+func (e proxyError) Unwrap() error { return e.err }
+
 // cause says why a connection could not be made, without what is in the event anyway.
 func cause(err error) string {
 	var dns *net.DNSError
 	var errno syscall.Errno
 	var timeout interface{ Timeout() bool }
+	var proxy proxyError
 	switch {
+	case errors.As(err, &proxy):
+		if text := cause(proxy.err); text != boxEnded {
+			return "the upstream proxy: " + text
+		}
+		return boxEnded
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "the name does not exist, or has no address"
 	case errors.As(err, &dns) && dns.IsTimeout:

@@ -25,6 +25,7 @@ const (
 	reasonLocalhost = "localhost is the box itself"
 	reasonAddress   = "no rule allows this address: rules for names do not"
 	reasonUnknown   = "the address stands for no name"
+	reasonClass     = "no rule allows this address, which is " // and a class
 )
 
 // Rules are the compiled rules of a network: which names, addresses and ports may be
@@ -242,7 +243,7 @@ func (r *Rules) DecideResolved(addr netip.Addr, port int) Decision {
 			}
 		}
 	}
-	return Decision{Rule: r.origin, Reason: "no rule allows this address, which is " + class}
+	return Decision{Rule: r.origin, Reason: reasonClass + class}
 }
 
 func (r *Rules) isOwn(forms []netip.Addr) bool {

@@ -31,10 +31,11 @@ type Denial struct {
 	Count  int64     `json:"count"`
 
 	missing bool // a rule for it would allow it
+	inner   bool // a rule for its address would allow it
 }
 
 func newDenial(x egress.Denial) Denial {
-	return Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count, x.Missing()}
+	return Denial{plan.WallNetwork, x.Name, x.Addr, x.Port, x.Via, x.Reason, x.Rule.String(), x.Count, x.Missing(), x.Inner()}
 }
 
 // Network is what a command did on its network, in numbers.
@@ -94,7 +95,7 @@ const mostLines = 5
 // Lines tells a person what was refused, each thing in one line, and in the last what
 // to do. What is shown comes from the command, and has to be made printable.
 func (d Denials) Lines(profileName string) []string {
-	var lines, add []string
+	var lines, add, inner []string
 	for i, x := range d.Items {
 		if i == mostLines {
 			lines = append(lines, fmt.Sprintf("and %d more; --net-log and --json tell all", len(d.Items)-i))
@@ -113,16 +114,27 @@ func (d Denials) Lines(profileName string) []string {
 		if t := x.Target(); x.missing && plainHost(t) && !slices.Contains(add, t) && len(add) < 3 {
 			add = append(add, t)
 		}
+		if t := net.JoinHostPort(x.Addr, strconv.Itoa(x.Port)); x.inner && plainHost(t) && !slices.Contains(inner, t) && len(inner) < 3 {
+			inner = append(inner, t)
+		}
 	}
 	if len(add) > 0 {
-		quoted := make([]string, len(add))
-		for i, h := range add {
-			quoted[i] = strconv.Quote(h)
-		}
-		lines = append(lines, fmt.Sprintf("if the command is right to reach it: --allow-host %s, or allow = [%s] in the table [network] of the profile (here %s, or one that extends it)",
-			strings.Join(add, " --allow-host "), strings.Join(quoted, ", "), profileName))
+		lines = append(lines, "if the command is right to reach it: "+allowing(add, profileName))
+	}
+	if len(inner) > 0 {
+		lines = append(lines, "if these addresses of an inner network are right, allow them as well: "+allowing(inner, profileName))
 	}
 	return lines
+}
+
+// allowing says what would allow hosts: a flag, or a line of a profile.
+func allowing(hosts []string, profileName string) string {
+	quoted := make([]string, len(hosts))
+	for i, h := range hosts {
+		quoted[i] = strconv.Quote(h)
+	}
+	return fmt.Sprintf("--allow-host %s, or allow = [%s] in the table [network] of the profile (here %s, or one that extends it)",
+		strings.Join(hosts, " --allow-host "), strings.Join(quoted, ", "), profileName)
 }
 
 // rest is the end of a line: how often, why, and by which rule.

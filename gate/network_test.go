@@ -43,6 +43,32 @@ func TestDenials(t *testing.T) {
 	}
 }
 
+// TestDenialLines: what would allow the address of an allowed name is told apart, for a
+// lying resolver may have chosen it, and for addresses of inner networks alone.
+func TestDenialLines(t *testing.T) {
+	const why = "no rule allows this address, which is "
+	s := egress.Summary{Denied: 6, Denials: []egress.Denial{
+		{Count: 1, Event: egress.Event{Name: "a.example", Reason: "no rule allows it"}},
+		{Count: 2, Event: egress.Event{Name: "in.example", Addr: "10.0.0.5", Port: 443, Reason: why + "private"}},
+		{Count: 1, Event: egress.Event{Name: "doc.example", Addr: "2001:db8::1", Port: 80, Reason: why + "for documentation"}},
+		{Count: 1, Event: egress.Event{Name: "meta.example", Addr: "169.254.169.254", Port: 80, Reason: why + "a metadata service"}},
+		{Count: 1, Event: egress.Event{Name: "lo.example", Addr: "127.0.0.1", Port: 80, Reason: why + "loopback"}},
+	}}
+	const in = "in the table [network] of the profile (here gate, or one that extends it)"
+	want := []string{
+		"refused the name a.example: no rule allows it",
+		"refused in.example:443 with the address 10.0.0.5 (2 times): " + why + "private",
+		"refused doc.example:80 with the address 2001:db8::1: " + why + "for documentation",
+		"refused meta.example:80 with the address 169.254.169.254: " + why + "a metadata service",
+		"refused lo.example:80 with the address 127.0.0.1: " + why + "loopback",
+		`if the command is right to reach it: --allow-host a.example, or allow = ["a.example"] ` + in,
+		`if these addresses of an inner network are right, allow them as well: --allow-host 10.0.0.5:443 --allow-host [2001:db8::1]:80, or allow = ["10.0.0.5:443", "[2001:db8::1]:80"] ` + in,
+	}
+	if got := NewDenials(plan.Plan{Network: plan.Network{Method: plan.NetRedirect}}, s).Lines("gate"); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestFailOnDenial: only the verdict on a command that ended by itself turns.
 func TestFailOnDenial(t *testing.T) {
 	p := plan.Plan{Network: plan.Network{Method: plan.NetRedirect}}

@@ -158,6 +158,7 @@ func TestPrintDenials(t *testing.T) {
 		"wall: network: refused c.example:443 with the address 10.0.0.1: no rule allows this address, which is private",
 		"wall: network: refused the name b.example?wall: error: forged?[2J: not a host name",
 		`wall: network: if the command is right to reach it: --allow-host a.example:443, or allow = ["a.example:443"] in the table [network] of the profile (here gate, or one that extends it)`,
+		`wall: network: if these addresses of an inner network are right, allow them as well: --allow-host 10.0.0.1:443, or allow = ["10.0.0.1:443"] in the table [network] of the profile (here gate, or one that extends it)`,
 		"",
 	}
 	if got := strings.Split(b.String(), "\n"); !reflect.DeepEqual(got, want) {
