@@ -93,10 +93,10 @@ func TestCheckSNI(t *testing.T) {
 		if err := handshake(slowly{enter()}, "example.org"); err != nil {
 			t.Errorf("%s, slowly: %v", name, err)
 		}
-		refused(enter(), "other.example", "the TLS handshake is for another host")
-		refused(slowly{enter()}, "other.example", "the TLS handshake is for another host")
-		refused(enter(), "sub.example.org", "the TLS handshake is for another host")
-		refused(enter(), "", "the TLS handshake names no host")
+		refused(enter(), "other.example", "check-sni: the TLS handshake is for another host, other.example")
+		refused(slowly{enter()}, "other.example", "check-sni: the TLS handshake is for another host, other.example")
+		refused(enter(), "sub.example.org", "check-sni: the TLS handshake is for another host, sub.example.org")
+		refused(enter(), "", "check-sni: the TLS handshake names no host")
 	}
 	// No rule is about the name of a literal address.
 	if err := handshake(w.redirect(netip.MustParseAddr("93.184.215.14"), 443), ""); err != nil {

@@ -513,7 +513,7 @@ func TestUpstream(t *testing.T) {
 		{"SSH-2.0-x\r\n\r\n", "the upstream proxy: not the answer of an HTTP proxy"},
 		{"HTTP/1.1 2000 OK\r\n\r\n", "the upstream proxy: not the answer of an HTTP proxy"},
 		{"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 4000), "the upstream proxy: an answer without end"},
-		{"", "no answer in 10s"},
+		{"", "the upstream proxy: no answer in 10s"},
 	} {
 		answers <- c.answer
 		before := countKind(w.events(), KindFail)
@@ -522,6 +522,16 @@ func TestUpstream(t *testing.T) {
 		events := w.events()
 		if e := events[len(events)-1]; e.Reason != c.reason {
 			t.Errorf("%q: %+v", c.answer, e)
+		}
+	}
+	for err, want := range map[error]string{
+		syscall.ECONNREFUSED:     "the upstream proxy: connection refused",
+		io.EOF:                   "the upstream proxy: EOF",
+		context.DeadlineExceeded: "the upstream proxy: no answer in 10s",
+		context.Canceled:         boxEnded,
+	} {
+		if got := cause(proxyError{err}); got != want {
+			t.Errorf("%v: %q", err, got)
 		}
 	}
 	if u, err := parseUpstream(plan.Upstream{URL: "http://[2001:db8::1]:80"}); u != "[2001:db8::1]:80" || err != nil {
