@@ -138,7 +138,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "--allow-host", "http://x", "true"}, 125, "wall: error: --allow-host: \"http://x\" is not a host: a host has no scheme: write the name alone\n" +
 			"  at --allow-host http://x\n  hint: for example --allow-host example.org, or --allow-host '*.example.org:443'\n"},
 		{[]string{"run", "--publish", "65536", "true"}, 125, "wall: error: --publish: \"65536\" is not a port: ports are from 1 to 65535\n  at --publish 65536\n"},
-		{[]string{"run", "--record", "x", "true"}, 125, "wall: error: unknown flag --record\n" + runHint},
+		{[]string{"run", "--junit", "x", "true"}, 125, "wall: error: unknown flag --junit\n" + runHint},
 		{[]string{"run", "--timeout", "soon", "true"}, 125, "wall: error: --timeout must be a duration such as \"10m\", \"90s\" or \"1h30m\"\n  at --timeout soon\n  hint: 0 is no limit\n"},
 		{[]string{"run", "--net"}, 125, "wall: error: flag --net needs a value\n" + runHint},
 		{[]string{"run", "--net", "none", "--net=host", "true"}, 125, "wall: error: flag --net is given twice\n  hint: give it once\n"},

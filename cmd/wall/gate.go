@@ -29,8 +29,6 @@ type gateFlags struct {
 	logSize  string
 	logFiles string
 	junit    string
-	record   string
-	key      string // file of --record-key
 }
 
 func addGateFlags(cmd *cobra.Command) *gateFlags {
@@ -42,8 +40,6 @@ func addGateFlags(cmd *cobra.Command) *gateFlags {
 	addOnce(fs, &f.logSize, "log-size", "", "SIZE", "rotate the log when it has SIZE (default: 64MiB)")
 	addOnce(fs, &f.logFiles, "log-files", "", "N", "keep at most N log files, FILE.1 being the one before FILE (default: 2)")
 	addOnce(fs, &f.junit, "junit", "", "FILE", "write the result to FILE as JUnit XML")
-	addOnce(fs, &f.record, "record", "", "FILE", "write to FILE what is needed to run the same box again, see wall reproduce")
-	addOnce(fs, &f.key, "record-key", "", "FILE", "protect the record by a secret key, the content of FILE")
 	return f
 }
 
@@ -86,7 +82,7 @@ text says so. Without a command the phases of the profile run ([[gate.phase]]).
 		}
 		g := &gateRun{s: s, f: f, command: args}
 		g.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
-			o.Default = "gate"
+			o.Default = gateProfile
 			return profile.ResolveStack(h, o)
 		}
 		return g.run()
@@ -105,13 +101,12 @@ type gateRun struct {
 	before func() error      // is called when the plans are made, before anything runs
 	after  func(gate.Result) // is called when everything has ended, before the report
 
-	j        job
-	stack    *profile.Stack // of the last plan
-	first    plan.Plan      // of the first phase, before anything ran
-	plans    []phasePlan    // of all phases, before anything ran
-	git      *gitState      // for a record
-	recorded bool           // there is to be a record
-	phase    *profile.Phase // the only one to run, of those that the profile has
+	j         job
+	stack     *profile.Stack // of the last plan
+	first     plan.Plan      // of the first phase, before anything ran
+	plans     []phasePlan    // of all phases, before anything ran
+	recording *recording     // nil when there is to be no record
+	phase     *profile.Phase // the only one to run, of those that the profile has
 }
 
 // A phasePlan is the plan of one phase.
@@ -164,8 +159,9 @@ func (g *gateRun) run() error {
 		err = g.f.reportable(all...)
 	}
 	if err == nil && g.f.record != "" {
-		if err = unrecordable(g); err == nil {
-			g.recorded, g.git = true, readGit(g.stack.Workspace())
+		x := &recording{kind: recordedGate, flag: g.f.record, host: g.j.host, options: g.j.options, profile: gateProfile, stack: g.stack, command: g.command}
+		if err = x.prepare(g.plans); err == nil {
+			g.recording = x
 		}
 	}
 	if err == nil && g.before != nil {
@@ -503,16 +499,9 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 			errs = append(errs, outs.junit.write(b.Bytes()))
 		}
 	}
-	if outs.record != nil && g.recorded {
-		rec, err := newRecord(g, r, key)
-		var data []byte
-		if err == nil {
-			data, err = rec.encode(key)
-		}
-		if err == nil {
-			err = outs.record.write(data)
-		}
-		errs = append(errs, err)
+	if outs.record != nil && g.recording != nil {
+		boxed := r.Status != gate.NotRun && r.Plan.Enforce != plan.EnforceOff
+		errs = append(errs, g.recording.write(outs.record, r.Started, g.plans, recordedResult(r, g.f.failOnDenial), boxed, key))
 	}
 	ended := event{Event: "ended", Status: string(r.Status), Exit: &r.Exit}
 	if r.Signal != 0 {
@@ -564,6 +553,3 @@ func (f *gateFlags) logOptions() (logOptions, error) {
 	}
 	return o, nil
 }
-
-// recordKey reads the key of --record-key.
-func (f *gateFlags) recordKey() ([]byte, error) { return readRecordKey(f.key) }

@@ -16,8 +16,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/envscrub"
 	"github.com/wallsandbox/wall/gate"
 	"github.com/wallsandbox/wall/plan"
@@ -33,10 +35,17 @@ const maxRecord = 32 << 20
 // hashRounds makes a guess at the value of a variable cost some milliseconds.
 const hashRounds = 10_000
 
-// A record is everything that is needed to make the box of a gate again. It holds
+// What was recorded.
+const (
+	recordedGate = "gate"
+	recordedRun  = "run" // or a shell
+)
+
+// A record is everything that is needed to make the box of a gate or run again. It holds
 // no value of a variable but those that stand in the profile's own text.
 type record struct {
 	Version     int             `json:"version"`
+	Kind        string          `json:"kind"`
 	Wall        string          `json:"wall"`
 	Started     string          `json:"started"`
 	Command     []string        `json:"command"` // null: the phases of the profile
@@ -116,9 +125,9 @@ type recordTool struct {
 }
 
 type recordResult struct {
-	Status gate.Status `json:"status"`
-	Exit   int         `json:"exit"`
-	Phase  string      `json:"phase"` // that decided, "" without phases
+	Status string `json:"status"` // a gate's verdict, or how a run ended
+	Exit   int    `json:"exit"`
+	Phase  string `json:"phase"` // that decided, "" without phases
 
 	FailOnDenial bool           `json:"fail_on_denial,omitempty"`
 	Denials      []recordDenial `json:"denials,omitempty"`
@@ -130,30 +139,60 @@ type recordDenial struct {
 	gate.Denial
 }
 
-// newRecord makes the record of a gate that g has just run. secret is the key of
-// --record-key, or empty.
-func newRecord(g *gateRun, r gate.Result, secret []byte) (record, error) {
-	h := g.j.host
-	ws := g.stack.Workspace()
+// A recording gathers what a record is made of.
+type recording struct {
+	kind    string
+	flag    string // the file of --record
+	host    profile.Host
+	options profile.Options
+	profile string // that is taken when none is named
+	stack   *profile.Stack
+	command []string // nil: the phases of the profile
+	git     *gitState
+	tools   []recordTool
+}
+
+// prepare refuses what a record cannot hold, and looks at what the command can change.
+// It is to be called before anything runs.
+func (x *recording) prepare(plans []phasePlan) error {
+	if err := x.unrecordable(); err != nil {
+		return err
+	}
+	x.git, x.tools = readGit(x.stack.Workspace()), []recordTool{}
+	for _, p := range plans {
+		for _, t := range toolsOf(p.plan) {
+			if !slices.ContainsFunc(x.tools, func(o recordTool) bool { return o.Path == t.Path }) {
+				x.tools = append(x.tools, t)
+			}
+		}
+	}
+	return nil
+}
+
+// record makes the record of what has run. boxed says that a box was built, secret is
+// the key of --record-key, or empty.
+func (x *recording) record(started time.Time, plans []phasePlan, result recordResult, boxed bool, secret []byte) (record, error) {
+	h := x.host
+	ws := x.stack.Workspace()
 	rec := record{
-		Version: recordVersion, Wall: wallVersion(), Started: r.Started.UTC().Format("2006-01-02T15:04:05Z"),
-		Command: g.command, Profile: g.j.options.Profile, Digest: g.stack.Digest(), Trusted: g.stack.Trusted(),
-		Layers: []recordLayer{}, Flags: []recordFlag{}, Tools: []recordTool{}, Plans: []recordPlan{},
-		Workspace: recordWorkspace{Path: ws, Cwd: h.Cwd, Git: g.git},
+		Version: recordVersion, Kind: x.kind, Wall: wallVersion(), Started: started.UTC().Format("2006-01-02T15:04:05Z"),
+		Command: x.command, Profile: x.options.Profile, Digest: x.stack.Digest(), Trusted: x.stack.Trusted(),
+		Layers: []recordLayer{}, Flags: []recordFlag{}, Tools: x.tools, Plans: []recordPlan{},
+		Workspace: recordWorkspace{Path: ws, Cwd: h.Cwd, Git: x.git},
 		User:      recordUser{h.User, h.UID, h.GID, realHome(h)},
-		Host:      recordHost{kernelRelease(), runtime.GOARCH, h.LandlockABI, h.SeccompErr == nil, r.Status != gate.NotRun && r.Plan.Enforce != plan.EnforceOff},
-		Result:    recordResult{Status: r.Status, Exit: r.Exit},
+		Host:      recordHost{kernelRelease(), runtime.GOARCH, h.LandlockABI, h.SeccompErr == nil, boxed},
+		Result:    result,
 	}
 	if rec.Profile == "" {
-		rec.Profile = gateProfile
+		rec.Profile = x.profile
 	}
 	if rest, ok := strings.CutPrefix(h.Cwd+"/", ws+"/"); ok {
 		rec.Workspace.Cwd = path.Clean("./" + rest)
 	}
-	for _, t := range g.stack.Texts() {
+	for _, t := range x.stack.Texts() {
 		rec.Layers = append(rec.Layers, recordLayer{t.Kind, t.Name, t.File, t.Path, profile.Digest([]byte(t.Text)), t.Text})
 	}
-	for _, f := range g.j.options.Flags {
+	for _, f := range x.options.Flags {
 		v := f.Value
 		if f.Name == "env" {
 			v, _, _ = strings.Cut(v, "=")
@@ -161,31 +200,20 @@ func newRecord(g *gateRun, r gate.Result, secret []byte) (record, error) {
 		rec.Flags = append(rec.Flags, recordFlag{f.Name, v, f.Text})
 	}
 	places := placesOf(ws, rec.User, h)
-	for _, p := range g.plans {
+	for _, p := range plans {
 		lines, digest, err := planLines(p.plan, places)
 		if err != nil {
 			return rec, err
 		}
 		rec.Plans = append(rec.Plans, recordPlan{p.name, digest, lines})
-		for _, t := range toolsOf(p.plan) {
-			if !slices.ContainsFunc(rec.Tools, func(x recordTool) bool { return x.Path == t.Path }) {
-				rec.Tools = append(rec.Tools, t)
-			}
-		}
 	}
-	for _, ph := range r.Phases {
-		if !ph.Skipped {
-			rec.Result.Phase = ph.Name
-		}
-	}
-	rec.Result.FailOnDenial, rec.Result.Denials = g.f.failOnDenial, denialsOf(r)
 	var key [32]byte
 	if err := randomBytes(key[:]); err != nil {
 		return rec, err
 	}
 	rec.Environment = recordEnv{Key: hex.EncodeToString(key[:]), Names: []recordVar{}}
-	if len(g.plans) > 0 {
-		vars, err := hashVars(g.plans[0].plan, hashKey(key[:], secret), places)
+	if len(plans) > 0 {
+		vars, err := hashVars(plans[0].plan, hashKey(key[:], secret), places)
 		if err != nil {
 			return rec, err
 		}
@@ -194,44 +222,75 @@ func newRecord(g *gateRun, r gate.Result, secret []byte) (record, error) {
 	return rec, nil
 }
 
-// denialsOf gives what was refused to the phases of a gate.
-func denialsOf(r gate.Result) []recordDenial {
-	var out []recordDenial
+// write makes the record and writes it to file.
+func (x *recording) write(file *resultFile, started time.Time, plans []phasePlan, result recordResult, boxed bool, secret []byte) error {
+	rec, err := x.record(started, plans, result, boxed, secret)
+	if err != nil {
+		return err
+	}
+	data, err := rec.encode(secret)
+	if err != nil {
+		return err
+	}
+	return file.write(data)
+}
+
+// recordedResult is what a record says of the result of a gate.
+func recordedResult(r gate.Result, failOnDenial bool) recordResult {
+	out := recordResult{Status: string(r.Status), Exit: r.Exit, FailOnDenial: failOnDenial, Denials: denialsOf(r)}
 	for _, ph := range r.Phases {
-		if ph.Skipped || ph.Status == gate.NotRun {
-			continue
-		}
-		for _, d := range gate.NewDenials(ph.Plan, ph.Network).Items {
-			out = append(out, recordDenial{ph.Name, d})
+		if !ph.Skipped {
+			out.Phase = ph.Name
 		}
 	}
 	return out
 }
 
-// unrecordable refuses what a record cannot hold, before anything runs.
-func unrecordable(g *gateRun) error {
-	if len(g.j.options.KeepFDs) > 0 {
-		return &plan.Error{Op: "a record cannot hold the descriptors of --fd", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
+// denialsOf gives what was refused to the phases of a gate.
+func denialsOf(r gate.Result) []recordDenial {
+	var out []recordDenial
+	for _, ph := range r.Phases {
+		if !ph.Skipped && ph.Status != gate.NotRun {
+			out = append(out, denialsIn(ph.Name, ph.Plan, ph.Network)...)
+		}
+	}
+	return out
+}
+
+// denialsIn gives what was refused to one command.
+func denialsIn(phase string, p plan.Plan, s egress.Summary) []recordDenial {
+	var out []recordDenial
+	for _, d := range gate.NewDenials(p, s).Items {
+		out = append(out, recordDenial{phase, d})
+	}
+	return out
+}
+
+// unrecordable refuses what a record cannot hold.
+func (x *recording) unrecordable() error {
+	origin := flagOrigin("--record " + quoteOdd(x.flag))
+	if len(x.options.KeepFDs) > 0 {
+		return &plan.Error{Op: "a record cannot hold the descriptors of --fd", Origin: origin}
 	}
 	// JSON has no other bytes, and what is not the same is not run again.
-	words := append([]string{g.j.options.Profile}, g.command...)
-	for _, f := range g.j.options.Flags {
+	words := append([]string{x.options.Profile}, x.command...)
+	for _, f := range x.options.Flags {
 		if f.Name != "env" { // only its name is recorded, which has only plain bytes
 			words = append(words, f.Value)
 		}
 	}
 	for _, w := range words {
 		if !utf8.ValidString(w) {
-			return &plan.Error{Op: "a record cannot hold " + quoteOdd(w) + ", which is not UTF-8", Origin: flagOrigin("--record " + quoteOdd(g.f.record))}
+			return &plan.Error{Op: "a record cannot hold " + quoteOdd(w) + ", which is not UTF-8", Origin: origin}
 		}
 	}
-	for _, c := range append([]profile.Phase{{Command: g.command}}, g.stack.Phases()...) {
+	for _, c := range append([]profile.Phase{{Command: x.command}}, x.stack.Phases()...) {
 		if why := heldBy(c.Command); why != "" {
 			return &plan.Error{Op: "cannot record a command " + why, Origin: c.Origin,
 				Hint: "a record has the words of the command in it; give the value by a variable: --pass NAME"}
 		}
 	}
-	for _, l := range g.stack.Literals() {
+	for _, l := range x.stack.Literals() {
 		if why := envscrub.Guarded(l.Name, l.Value); why != "" {
 			return &plan.Error{Op: "cannot record a profile that holds the value of " + quoteOdd(l.Name) + ", which " + why, Origin: l.Origin,
 				Hint: `a record has the text of the profile in it; name the place of the value instead: { file = "..." }`}
@@ -404,6 +463,9 @@ func decodeRecord(data, key []byte) (record, error) {
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return rec, errors.New("it is no record: there is something behind it")
+	}
+	if rec.Kind != recordedGate && rec.Kind != recordedRun {
+		return rec, fmt.Errorf("it is of the kind %q, this wall knows %q and %q", rec.Kind, recordedGate, recordedRun)
 	}
 	keyed := strings.HasPrefix(rec.Integrity, "hmac-sha256:")
 	switch {

@@ -19,7 +19,7 @@ import (
 func sampleRecord() record {
 	text := "version = 1\n"
 	return record{
-		Version: recordVersion, Wall: "1.2.3", Command: []string{"make", "<&>"}, Profile: "gate",
+		Version: recordVersion, Kind: recordedGate, Wall: "1.2.3", Command: []string{"make", "<&>"}, Profile: "gate",
 		Layers: []recordLayer{{profile.LayerBuiltin, "gate", "built-in:gate", "", profile.Digest([]byte(text)), text}},
 		Flags:  []recordFlag{}, Plans: []recordPlan{}, Tools: []recordTool{}, Environment: recordEnv{Names: []recordVar{}},
 	}

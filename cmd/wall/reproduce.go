@@ -13,6 +13,7 @@ import (
 
 	"github.com/wallsandbox/wall/gate"
 	"github.com/wallsandbox/wall/host"
+	"github.com/wallsandbox/wall/nsexec"
 	"github.com/wallsandbox/wall/plan"
 	"github.com/wallsandbox/wall/profile"
 )
@@ -20,15 +21,16 @@ import (
 func newReproduce(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reproduce [FLAG...] RECORD",
-		Short: "Run a recorded gate again",
-		Long: `Run the gate of a record (wall gate --record) again, in this directory: the same
+		Short: "Run a recorded gate or run again",
+		Long: `Run the gate or run of a record (--record) again, in this directory: the same
 command in the same box, made from the profile that the record holds. First every
 difference that matters is told: another commit, kernel, tool or profile, variables
-that are missing. wall ends as the gate does.
+that are missing. wall ends as the gate or run does. A run has the streams that
+wall has here.
 
 A record decides what its command may do here. Where it would allow more than your
 own profile of that name, wall tells what, and runs only with --accept-profile. When
-the gate's profile was a file, or a built-in one, your profile "gate" is the measure;
+the record's profile was a file, or a built-in one, your profile "gate" is the measure;
 -p names another. A record that was changed is refused; only --record-key shows by
 whom it was written.`,
 		Example: `  wall reproduce gate.record
@@ -48,6 +50,7 @@ whom it was written.`,
 		if len(args) != 1 {
 			return &usageError{msg: fmt.Sprintf("wall reproduce takes one record, got %d arguments", len(args)), hint: "for example: wall reproduce gate.record"}
 		}
+		f.reads = true
 		key, err := f.recordKey()
 		if err != nil {
 			return err
@@ -58,8 +61,11 @@ whom it was written.`,
 		}
 		f.failOnDenial = f.failOnDenial || rec.Result.FailOnDenial && !shell
 		x := &reproduction{s: s, f: f, rec: rec, key: key, accept: accept, phase: phase}
-		if shell {
+		switch {
+		case shell:
 			return x.shell()
+		case rec.Kind == recordedRun:
+			return x.run()
 		}
 		return x.gate()
 	}
@@ -75,10 +81,12 @@ type reproduction struct {
 	accept bool
 	phase  string
 
-	options  profile.Options // what the record alone asks for
-	inShell  bool            // the command is another one
-	cwd      string
-	from, to []spot // of the record and of here, in pairs
+	options profile.Options // what the record alone asks for
+	inShell bool            // the command is another one
+
+	ownStreams bool // the streams of wall here, which are others
+	cwd        string
+	from, to   []spot // of the record and of here, in pairs
 }
 
 // gate runs the gate again.
@@ -101,46 +109,89 @@ func (x *reproduction) gate() error {
 		g.j.command = g.command
 		return nil
 	}
-	g.resolve = x.resolve
+	g.resolve = profile.ResolveStack
 	g.before = func() error { return x.tell(g.plans, g.stack) }
-	g.after = x.tellDenials
+	g.after = func(r gate.Result) { x.tellDenials(denialsOf(r)) }
 	return g.run()
 }
 
-// shell opens a shell in the box of the gate, or of one phase.
-func (x *reproduction) shell() error {
-	x.inShell = true
-	told := false
-	return runBox(x.s, x.f.runFlags, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
-		j := job{host: h, options: o}
-		if err := x.adjust(&j); err != nil {
-			return plan.Plan{}, nil, err
+// run runs what was run again, with the streams of here.
+func (x *reproduction) run() error {
+	if err := x.ofGates("the record is one of wall run"); err != nil {
+		return err
+	}
+	if x.phase != "" {
+		return &usageError{msg: "--phase " + quoteOdd(x.phase) + ": the record is one of wall run, which has no phases", hint: "leave it out"}
+	}
+	x.ownStreams = true
+	b := x.boxRun()
+	b.adjust = func(j *job) error {
+		if err := x.adjust(j); err != nil {
+			return err
 		}
-		if len(x.rec.Command) == 0 {
-			ph, err := x.onePhase(&j)
+		b.command = x.mapAll(x.rec.Command)
+		j.command, j.options.Command = b.command, b.command
+		return nil
+	}
+	b.resolve = profile.ResolveStack
+	b.after = func(p plan.Plan, r nsexec.Result) { x.tellDenials(denialsIn("", p, r.Network)) }
+	return b.run()
+}
+
+// shell opens a shell in the box of the gate or run, or of one phase.
+func (x *reproduction) shell() error {
+	if err := x.ofGates("--shell opens a shell"); err != nil {
+		return err
+	}
+	if x.f.record != "" {
+		return &usageError{msg: "--shell opens a shell, which is not recorded with what it was opened for", hint: "leave out --record"}
+	}
+	x.inShell, x.ownStreams = true, true
+	b := x.boxRun()
+	b.adjust = func(j *job) error {
+		if err := x.adjust(j); err != nil {
+			return err
+		}
+		if len(x.rec.Command) == 0 || x.phase != "" {
+			ph, err := x.onePhase(j)
 			if err != nil {
-				return plan.Plan{}, nil, err
+				return err
 			}
 			j.options.Phase, x.phase = ph, ph.Name
 		}
-		resolve := func(program string) (plan.Plan, *profile.Stack, error) {
-			j.options.Command = []string{program}
-			return x.resolve(j.host, j.options)
-		}
-		p, st, err := resolve(shellOf(h.AccountSh))
+		return nil
+	}
+	b.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
+		o.Command = []string{shellOf(h.AccountSh)}
+		p, st, err := profile.ResolveStack(h, o)
 		if err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err)) {
-			p, st, err = resolve(fallbackShell)
-		}
-		if err == nil && !told {
-			told = true
-			err = x.tell([]phasePlan{{x.phase, p}}, st)
+			o.Command = []string{fallbackShell}
+			return profile.ResolveStack(h, o)
 		}
 		return p, st, err
-	}, nil)
+	}
+	return b.run()
 }
 
-func (x *reproduction) resolve(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
-	return profile.ResolveStack(h, o)
+// boxRun is what is common to both.
+func (x *reproduction) boxRun() *boxRun {
+	return &boxRun{s: x.s, f: x.f.runFlags, before: func(p plan.Plan, st *profile.Stack) error {
+		return x.tell([]phasePlan{{x.phase, p}}, st)
+	}}
+}
+
+// ofGates refuses the flags that only a gate has.
+func (x *reproduction) ofGates(why string) error {
+	f := x.f
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{{"stream", f.stream}, {"log", f.log != ""}, {"log-size", f.logSize != ""}, {"log-files", f.logFiles != ""}, {"junit", f.junit != ""}} {
+		if flag.given {
+			return &usageError{msg: "--" + flag.name + " is for gates: " + why, hint: "leave it out; the streams are those of wall"}
+		}
+	}
+	return nil
 }
 
 // onePhase finds the phase of --phase, or the one that decided.
@@ -274,7 +325,11 @@ func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "wall: reproducing a gate of %s, with the verdict %s and exit status %d\n", oneLine(x.rec.Started), oneLine(string(x.rec.Result.Status)), x.rec.Result.Exit)
+	what, word := "gate", "verdict"
+	if x.rec.Kind == recordedRun {
+		what, word = "run", "status"
+	}
+	fmt.Fprintf(&b, "wall: reproducing a %s of %s, with the %s %s and exit status %d\n", what, oneLine(x.rec.Started), word, oneLine(x.rec.Result.Status), x.rec.Result.Exit)
 	for _, l := range lines {
 		b.WriteString("wall: differs: " + oneLine(l) + "\n")
 	}
@@ -430,8 +485,7 @@ func (x *reproduction) tellProfile(h profile.Host, recorded *profile.Stack, add 
 }
 
 // tellDenials compares what the network wall refused then and now.
-func (x *reproduction) tellDenials(r gate.Result) {
-	is := denialsOf(r)
+func (x *reproduction) tellDenials(is []recordDenial) {
 	var lines []string
 	tell := func(in, not []recordDenial, text string) {
 		for _, d := range in {
@@ -478,12 +532,11 @@ func (x *reproduction) tellPlans(h profile.Host, plans []phasePlan, add func(str
 			return err
 		}
 		was := x.rec.Plans[i].Lines
-		if x.inShell {
-			other := func(l string) bool {
-				return strings.HasPrefix(l, "command ") || strings.HasPrefix(l, "  argv ") || strings.HasPrefix(l, "descriptor ")
-			}
-			was, lines = slices.DeleteFunc(slices.Clone(was), other), slices.DeleteFunc(lines, other)
+		other := func(l string) bool {
+			return x.inShell && (strings.HasPrefix(l, "command ") || strings.HasPrefix(l, "  argv ")) ||
+				x.ownStreams && strings.HasPrefix(l, "descriptor ")
 		}
+		was, lines = slices.DeleteFunc(slices.Clone(was), other), slices.DeleteFunc(lines, other)
 		tellLines(was, lines, add)
 	}
 	if len(plans) == 0 {

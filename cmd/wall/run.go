@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -26,6 +27,9 @@ type runFlags struct {
 	*shared
 	json    string
 	status  string
+	record  string
+	key     string // file of --record-key
+	reads   bool   // the key is that of a record that is read, too
 	explain bool
 	die     bool
 
@@ -40,6 +44,8 @@ func addRunFlags(cmd *cobra.Command) *runFlags {
 	addOnce(fs, &f.status, "status-fd", "", "N", "report the start and the end on descriptor N, as lines of JSON")
 	addOnce(fs, &f.netLog, "net-log", "", "FILE", "write what happens on the network to FILE, live, as lines of JSON; - is standard error")
 	addSwitch(fs, &f.failOnDenial, "fail-on-denial", "end with 122 when the network wall refused something")
+	addOnce(fs, &f.record, "record", "", "FILE", "write to FILE what is needed to run the same box again, see wall reproduce")
+	addOnce(fs, &f.key, "record-key", "", "FILE", "protect the record by a secret key, the content of FILE")
 	addSwitch(fs, &f.explain, "explain", "print the plan on standard error before the start")
 	addSwitch(fs, &f.die, "die-with-caller", "end the box when the process that started wall dies")
 	cmd.Annotations = map[string]string{annotationRuns: "yes"}
@@ -71,10 +77,12 @@ them. The exit status is the command's own, 128+N when signal N ended it, and
 				hint: `write it after "--", for example: wall run -- make test`,
 			}
 		}
-		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
-			o.Default, o.Command = "agent", args
+		b := &boxRun{s: s, f: f, command: args}
+		b.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
+			o.Default, o.Command = runProfile, args
 			return profile.ResolveStack(h, o)
-		}, args)
+		}
+		return b.run()
 	}
 	return cmd
 }
@@ -82,9 +90,27 @@ them. The exit status is the command's own, 128+N when signal N ended it, and
 // A resolver decides what runs and makes the plan for it.
 type resolver func(profile.Host, profile.Options) (plan.Plan, *profile.Stack, error)
 
-// runBox does the whole of "wall run": gather, resolve, tell, run, report. The
+// runProfile is the profile of a run that names none.
+const runProfile = "agent"
+
+// A boxRun is one "wall run", or what runs like one.
+type boxRun struct {
+	s       streams
+	f       *runFlags
+	command []string // nil: resolve chooses it
+	resolve resolver
+
+	adjust func(*job) error                      // changes what was gathered
+	before func(plan.Plan, *profile.Stack) error // is called when the plan is made, before anything runs
+	after  func(plan.Plan, nsexec.Result)        // is called when a command has ended
+
+	recording *recording // nil when there is to be no record
+}
+
+// run does the whole of "wall run": gather, resolve, tell, run, report. The
 // error is an exitStatus or a signalDeath when all went well.
-func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
+func (b *boxRun) run() error {
+	s, f, command := b.s, b.f, b.command
 	if f.json == "-" {
 		return &usageError{
 			msg:  "flag --json -: want the name of a file",
@@ -92,6 +118,10 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		}
 	}
 	status, err := f.openStatus()
+	if err != nil {
+		return err
+	}
+	key, err := f.recordKey()
 	if err != nil {
 		return err
 	}
@@ -104,8 +134,12 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		}
 		c.onDeath(cancel)
 	}
-	j, err := gather(f.shared, int(status), resolve)
+	began := time.Now()
+	j, err := gather(f.shared, int(status), b.resolve)
 	j.command = command
+	if err == nil && b.adjust != nil {
+		err = b.adjust(&j)
+	}
 	var collectErr error
 	var p plan.Plan
 	if err == nil {
@@ -114,17 +148,16 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		_, collectErr = scratch.Collect(scratch.DefaultRoot(j.host.TempDir, j.host.UID))
 		p, err = j.plan()
 	}
-	file, fileErr := f.openResult(j.host, p)
-	err = errors.Join(err, fileErr)
-	if file != nil {
-		defer file.close()
-	}
-	var log *netLog
 	if err == nil {
-		if err = f.reportable(p); err == nil {
-			log, err = f.openNetLog(s, j.host, p)
-		}
+		err = f.reportable(p)
 	}
+	if err == nil {
+		err = b.prepare(&j, p)
+	}
+	outs, openErr := b.open(j.host, p, err == nil)
+	defer outs.close()
+	err = errors.Join(err, openErr)
+	log := outs.net
 	var o outcome
 	if err == nil {
 		p, o, err = startSteadily(ctx, s, f, j, p, status, log)
@@ -145,6 +178,9 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		command = p.Command.Argv
 	}
 	o.kept = keptScratch(p)
+	if b.after != nil && o.result.Started {
+		b.after(p, o.result)
+	}
 	if collectErr != nil && o.result.Started && p.Enforce != plan.EnforceOff {
 		// Had it been in the way of this run, the run would have failed.
 		printWarning(s.err, "ignoring what earlier runs left: "+inOne(collectErr))
@@ -162,12 +198,17 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 	}
 
 	out := newResult(p, command, o, err)
-	if file != nil {
+	if outs.json != nil {
 		data, jsonErr := out.encode()
 		if jsonErr == nil {
-			jsonErr = file.write(data)
+			jsonErr = outs.json.write(data)
 		}
 		err = errors.Join(err, jsonErr)
+	}
+	if outs.record != nil && b.recording != nil {
+		r := recordResult{Status: out.Status, Exit: out.Exit, FailOnDenial: f.failOnDenial, Denials: denialsIn("", p, o.result.Network)}
+		boxed := o.result.Started && p.Enforce != plan.EnforceOff
+		err = errors.Join(err, b.recording.write(outs.record, began, []phasePlan{{"", p}}, r, boxed, key))
 	}
 	if statusErr := status.send(out.ended()); statusErr != nil {
 		err = errors.Join(err, statusError(statusErr))
@@ -181,6 +222,50 @@ func runBox(s streams, f *runFlags, resolve resolver, command []string) error {
 		return signalDeath(unix.SIGINT)
 	}
 	return exitStatus(out.Exit)
+}
+
+// prepare does what is to be done between the plan and the start.
+func (b *boxRun) prepare(j *job, p plan.Plan) error {
+	if b.f.record != "" {
+		x := &recording{kind: recordedRun, flag: b.f.record, host: j.host, options: j.options, profile: runProfile, stack: j.stack, command: b.command}
+		if x.command == nil {
+			x.command = p.Command.Argv
+		}
+		if err := x.prepare([]phasePlan{{"", p}}); err != nil {
+			return err
+		}
+		b.recording = x
+	}
+	if b.before != nil {
+		return b.before(p, j.stack)
+	}
+	return nil
+}
+
+// open opens the files that a run writes, before the command can send them elsewhere.
+// runs says that there is something to run.
+func (b *boxRun) open(host profile.Host, p plan.Plan, runs bool) (outs outputs, err error) {
+	untrusted := p.WritableRoots()
+	if len(untrusted) == 0 && host.Cwd != "" {
+		untrusted = []string{host.Cwd} // no plan: the usual workspace
+	}
+	var errs []error
+	for _, o := range []struct {
+		to         **resultFile
+		flag, name string
+	}{{&outs.json, "json", b.f.json}, {&outs.record, "record", b.f.record}} {
+		if o.name != "" {
+			f, err := openResultFile(o.flag, o.name, host.Cwd, untrusted)
+			*o.to = f
+			errs = append(errs, err)
+		}
+	}
+	if runs {
+		l, err := b.f.openNetLog(b.s, host, p)
+		outs.net = l
+		errs = append(errs, err)
+	}
+	return outs, errors.Join(append(errs, outs.distinct())...)
 }
 
 // A job is everything that a plan is made from.
@@ -449,6 +534,14 @@ func useOf(p plan.Plan, s streams) terminalUse {
 	return useNone
 }
 
+// recordKey reads the key of --record-key.
+func (f *runFlags) recordKey() ([]byte, error) {
+	if f.key != "" && f.record == "" && !f.reads {
+		return nil, &usageError{msg: "--record-key protects a record, and there is no --record", hint: "add --record FILE"}
+	}
+	return readRecordKey(f.key)
+}
+
 // statusError tells that --status-fd did not work.
 func statusError(err error) error {
 	return &plan.Error{Op: "cannot report on the status descriptor", Err: err}
@@ -467,16 +560,4 @@ func (f *runFlags) openStatus() (statusFD, error) {
 		}
 	}
 	return openStatus(fd)
-}
-
-// openResult opens the place of --json; nil when the flag was not given.
-func (f *runFlags) openResult(host profile.Host, p plan.Plan) (*resultFile, error) {
-	if f.json == "" {
-		return nil, nil
-	}
-	untrusted := p.WritableRoots()
-	if len(untrusted) == 0 && host.Cwd != "" {
-		untrusted = []string{host.Cwd} // no plan: the usual workspace
-	}
-	return openResultFile("json", f.json, host.Cwd, untrusted)
 }

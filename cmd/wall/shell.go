@@ -29,8 +29,9 @@ Ctrl-Z stops what runs in the shell, and "suspend" stops the shell and wall.`,
 	}
 	f := addRunFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return runBox(s, f, func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
-			o.Default = "agent"
+		b := &boxRun{s: s, f: f}
+		b.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
+			o.Default = runProfile
 			o.Command = []string{shellOf(h.AccountSh)}
 			p, st, err := profile.ResolveStack(h, o)
 			missing := err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err))
@@ -39,7 +40,8 @@ Ctrl-Z stops what runs in the shell, and "suspend" stops the shell and wall.`,
 				return profile.ResolveStack(h, o)
 			}
 			return p, st, err
-		}, nil)
+		}
+		return b.run()
 	}
 	return cmd
 }
