@@ -39,6 +39,7 @@ func (r *resolver) network() error {
 	if !r.ownNetwork() {
 		return nil
 	}
+	r.allowsInVain()
 	n := plan.Network{Loopback: portGrants(r.s.Loopback.Items), Publish: portGrants(r.s.Publish.Items), Origin: r.s.Network.Origin}
 	var err error
 	if r.s.Network.V == "allow" {
@@ -62,6 +63,21 @@ func (r *resolver) network() error {
 	n.Connections, n.Idle = maxConnections, idleTime
 	r.p.Network = n
 	return err
+}
+
+// allowsInVain tells of a profile that lists hosts and forgets the mode: a built-in
+// profile below it has said "none". Where a mode is the operator's own, or a phase
+// sets one, the list may wait for that.
+func (r *resolver) allowsInVain() {
+	builtIn := func(o plan.Origin) bool { return o == def || strings.HasPrefix(o.File, "built-in:") }
+	mine := slices.IndexFunc(r.s.NetAllow.Items, func(it Item[HostPattern]) bool { return !builtIn(it.Origin) })
+	if r.s.Network.V != "none" || r.p.Enforce != plan.EnforceFSNet || mine < 0 || !builtIn(r.s.Network.Origin) ||
+		slices.ContainsFunc(r.st.Phases(), func(p Phase) bool { return p.File.Network.Set }) {
+		return
+	}
+	r.p.Notices = append(r.p.Notices, plan.Notice{Origin: r.s.NetAllow.Items[mine].Origin,
+		Text: "no host is reached: network.allow lists some, and the network mode is \"none\", by " + place(r.s.Network.Origin),
+		Hint: "add mode = \"allow\" to the table [network]"})
 }
 
 // hostsFile puts another file in the place of /etc/hosts where wall answers lookups:
@@ -99,6 +115,13 @@ func (s *settings) refused() error {
 			if it.flag { // in a file it may wait for the mode
 				refuse("cannot let a host be reached", it.Origin, "the network mode is "+strconv.Quote(s.Network.V), "add --net allow")
 				break
+			}
+		}
+	}
+	if s.Network.V == "host" && s.Ports.Set {
+		for _, it := range s.Loopback.Items {
+			if it.flag && !slices.ContainsFunc(s.Ports.Items, func(p Item[uint16]) bool { return p.V == it.V }) {
+				refuse("cannot let port "+strconv.Itoa(int(it.V))+" of the host's loopback interface in", it.Origin, "the ports that the network of the host is limited to do not have it, by "+place(s.Ports.Origin), "add it to network.ports, which is for every address")
 			}
 		}
 	}
