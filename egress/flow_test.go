@@ -151,17 +151,17 @@ func socketError(c *net.TCPConn) (err error) {
 // now and then is not.
 func TestIdle(t *testing.T) {
 	n := ruled(t, "example.org 443")
-	n.Idle = uint64(400 * time.Millisecond)
+	n.Idle = uint64(4 * time.Second)
 	w := newWorld(t, n)
 	box, host := w.pair()
 	start := time.Now()
-	for time.Since(start) < time.Second {
+	for time.Since(start) < 5*time.Second {
 		wantPing(t, host, box)
 		time.Sleep(20 * time.Millisecond)
 	}
 	wantReset(t, box)
 	wantReset(t, host)
-	if e := w.find(KindClose); e.Reason != "idle for 400ms" || e.Duration < time.Second {
+	if e := w.find(KindClose); e.Reason != "idle for 4s" || e.Duration < 5*time.Second {
 		t.Errorf("%+v", e)
 	}
 }
@@ -170,7 +170,7 @@ func TestIdle(t *testing.T) {
 // and when one does not take what the other sends.
 func TestIdleHalfClosed(t *testing.T) {
 	n := ruled(t, "example.org 443")
-	n.Idle = uint64(300 * time.Millisecond)
+	n.Idle = uint64(2 * time.Second)
 	w := newWorld(t, n)
 	box, _ := w.pair()
 	box.CloseWrite()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -362,10 +363,16 @@ func TestManyAddresses(t *testing.T) {
 	}
 	w.name("example.org", append(list, "93.184.215.14")...)
 	w.host("93.184.215.14:443", echo)
-	start := time.Now()
-	wantEcho(t, w.to("example.org", 443), "found")
-	if d := time.Since(start); d > 2500*time.Millisecond { // with a pause before each it is 3.5 s, with the time limit 10 s
-		t.Errorf("took %s", d)
+	for try := 1; ; try++ {
+		start := time.Now()
+		wantEcho(t, w.to("example.org", 443), "found")
+		d := time.Since(start)
+		if d <= 2500*time.Millisecond { // with a pause before each it is 3.5 s, with the time limit 10 s
+			break
+		}
+		if try == 5 { // the machine may be busy
+			t.Fatalf("took %s", d)
+		}
 	}
 
 	// Two answer at the same time: one is taken, the other one closed.
@@ -405,7 +412,11 @@ func TestUnreachable(t *testing.T) {
 		{"slow2.example", []string{"93.184.215.22", "93.184.215.23", "2606:2800::1"}, "no answer in 10s", SOCKSTimeout, 504},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, ruled(t, c.name+" 443"), inTime(600*time.Millisecond))
+			within := 20 * time.Second
+			if c.code == SOCKSTimeout {
+				within = 600 * time.Millisecond
+			}
+			w := newWorld(t, ruled(t, c.name+" 443"), inTime(within))
 			if c.addrs != nil {
 				w.name(c.name, c.addrs...)
 			}
@@ -598,12 +609,16 @@ func TestLoopback(t *testing.T) {
 // freePort gives a port that nothing listens on, on any address of the loopback interface.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{})
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		// Below net.ipv4.ip_local_port_range, so that no connection is given it meanwhile.
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{Port: 20000 + rand.IntN(12000)})
+		if err == nil {
+			l.Close()
+			return l.Addr().(*net.TCPAddr).Port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // TestPublish: a port of the box on the host's loopback. The box is at 127.0.0.2 here.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -604,12 +605,14 @@ func TestKernelTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	other, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	port, free := l.Addr().(*net.TCPAddr).Port, 0
+	for free == 0 {
+		// Below net.ipv4.ip_local_port_range, so that no connection is given it meanwhile.
+		if other, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			free = other.Addr().(*net.TCPAddr).Port
+			other.Close()
+		}
 	}
-	port, free := l.Addr().(*net.TCPAddr).Port, other.Addr().(*net.TCPAddr).Port
-	other.Close()
 	asUsers(t, func(x *fixture) {
 		j := x.rules()
 		ops := []op{{Do: "tcp", N: port}, {Do: "tcp-bind", N: free}}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -302,6 +303,29 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// freePort gives a port that nothing listens on, on either address of the loopback
+// interface, and that no connection of another test is given meanwhile.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 20000 + rand.IntN(12000) // below net.ipv4.ip_local_port_range
+		free := true
+		for _, addr := range []string{"127.0.0.1", "::1"} {
+			l, err := net.Listen("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
+			if err != nil {
+				free = false
+				break
+			}
+			l.Close()
+		}
+		if free {
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
 // TCP ports of the host and of the box are joined, with every way to other hosts and
 // with none, and nothing but those.
 func TestNetworkPorts(t *testing.T) {
@@ -318,16 +342,13 @@ func TestNetworkPorts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer other.Close()
-			free, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			free.Close()
+			free := freePort(t)
+			published := fmt.Sprintf("127.0.0.1:%d", free)
 			port := func(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-			n := plan.Network{Method: method, Loopback: []plan.PortGrant{{Port: port(host)}}, Publish: []plan.PortGrant{{Port: port(free)}}}
+			n := plan.Network{Method: method, Loopback: []plan.PortGrant{{Port: port(host)}}, Publish: []plan.PortGrant{{Port: free}}}
 			granted, refused := fmt.Sprintf(":%d", port(host)), fmt.Sprintf("tcp 127.0.0.1:%d", port(other))
-			served := fmt.Sprintf("serve 127.0.0.1:%d", port(free))
+			served := "serve " + published
 			p := networkPlan(t, n, "fds", "tcp 127.0.0.1"+granted, "tcp [::1]"+granted, refused, "tcp 192.0.2.1:443", "udp 192.0.2.1:443", served)
 			var out bytes.Buffer
 			c := Command(p)
@@ -336,7 +357,7 @@ func TestNetworkPorts(t *testing.T) {
 				t.Fatal(err)
 			}
 			waitFor(t, func() bool { _, err := os.Stat(p.Command.Dir + "/ready"); return err == nil })
-			conn, err := net.Dial("tcp", free.Addr().String())
+			conn, err := net.Dial("tcp", published)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +376,7 @@ func TestNetworkPorts(t *testing.T) {
 			lines(t, out.String(), "fds: 0 /dev/null, 1 pipe, 2 pipe",
 				"tcp 127.0.0.1"+granted+": from the host", "tcp [::1]"+granted+": from the host", refused+": ECONNREFUSED",
 				"tcp 192.0.2.1:443: "+tcp, "udp 192.0.2.1:443: "+udp, served+": served")
-			if c, err := net.Dial("tcp", free.Addr().String()); err == nil {
+			if c, err := net.Dial("tcp", published); err == nil {
 				c.Close()
 				t.Error("the published port outlives the box")
 			}
@@ -602,15 +623,11 @@ func TestNetworkLauncherKilled(t *testing.T) {
 		t.Fatal("the box ended by itself")
 	}
 	need(t, "userns", "landlock")
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().(*net.TCPAddr)
-	free.Close()
+	port := freePort(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	dir := t.TempDir() // for what the killed process cannot remove
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestNetworkLauncherKilled$")
-	cmd.Env = append(os.Environ(), mark+"="+strconv.Itoa(addr.Port), "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), mark+"="+strconv.Itoa(port), "TMPDIR="+dir)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -625,11 +642,14 @@ func TestNetworkLauncherKilled(t *testing.T) {
 	if line, err := out.ReadString('\n'); line != "started\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	c, err := net.Dial("tcp", addr.String())
-	if err != nil {
+	// Nothing in the box listens: wall takes the connection and resets it, maybe before
+	// it is seen to be one.
+	switch c, err := net.Dial("tcp", addr); {
+	case err == nil:
+		c.Close()
+	case !errors.Is(err, unix.ECONNRESET):
 		t.Fatal(err)
 	}
-	defer c.Close()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -639,7 +659,7 @@ func TestNetworkLauncherKilled(t *testing.T) {
 	if rest, err := io.ReadAll(out); err != nil || len(rest) != 0 {
 		t.Errorf("after the launcher: %q, %v", rest, err)
 	}
-	l, err := net.Listen("tcp", addr.String())
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatalf("the published port is still taken: %v", err)
 	}
@@ -730,12 +750,7 @@ func TestNetworkDescriptorsOfInit(t *testing.T) {
 	for publish, want := range map[bool]int{false: 0, true: 1} {
 		n := allowed(t)
 		if publish {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.Publish = []plan.PortGrant{{Port: l.Addr().(*net.TCPAddr).Port}}
-			l.Close()
+			n.Publish = []plan.PortGrant{{Port: freePort(t)}}
 		}
 		n.Loopback = []plan.PortGrant{{Port: 5432}}
 		c := Command(networkPlan(t, n, "wait"))
