@@ -982,3 +982,225 @@ os.waitpid(pid, 0)`)
 		t.Errorf("exit status %d", code)
 	}
 }
+
+// The process that restores the terminal when wall cannot.
+const guardian = "terminal-guard"
+
+// nameOf is the name of a process that is not a zombie, or "".
+func nameOf(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), "(")
+	name, rest, ok := strings.Cut(rest, ") ")
+	if !ok || strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X") {
+		return ""
+	}
+	return name
+}
+
+// childNamed waits for a child of a process.
+func childNamed(t *testing.T, parent int, name string) (pid int) {
+	t.Helper()
+	until(t, "a child named "+name, func() bool {
+		for _, pid = range childrenOf(parent) {
+			if nameOf(pid) == name {
+				return true
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// setModes changes the modes of the terminal, as some other program would.
+func (s *screen) setModes(m unix.Termios) {
+	s.t.Helper()
+	conn, err := s.pty.SyscallConn()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if e := conn.Control(func(fd uintptr) { err = unix.IoctlSetTermios(int(fd), unix.TCSETS, &m) }); e != nil || err != nil {
+		s.t.Fatal(e, err)
+	}
+}
+
+// TestTTYGuardian: the terminal is restored, too, when wall is given no chance to. The
+// leader of the session is a shell, since the kernel itself resets the terminal at its end.
+func TestTTYGuardian(t *testing.T) {
+	for _, sig := range []syscall.Signal{unix.SIGKILL, unix.SIGABRT, 34, unix.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			b := newBox(t, "gate")
+			cmd := exec.Command("/bin/sh", append([]string{"-c", `sh -c 'echo "pid=$$."; exec "$@"' x "$@"; echo "over $?"; until [ -e go ]; do sleep 0.05; done`, "x"},
+				b.argv("/bin/sh", "-c", "echo ready; exec cat")...)...)
+			cmd.Dir = b.ws
+			// A descriptor of the caller's, which the guardian has no business with.
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			cmd.ExtraFiles = []*os.File{w}
+			var before unix.Termios
+			s := onScreenWith(t, cmd, func(slave *os.File) {
+				m, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Cc[unix.VINTR] = 24 // so that no default is taken for what was restored
+				if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, m); err != nil {
+					t.Fatal(err)
+				}
+				before = *m
+			})
+			w.Close()
+			pid, err := strconv.Atoi(s.expect(`pid=(\d+)\.`)[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.expect("ready")
+			until(t, "raw", func() bool { return s.modes() != before })
+			guard := childNamed(t, pid, guardian)
+			// What is sent to the job is not for it: kill -9 %1, Ctrl-Z.
+			if group, err := unix.Getpgid(guard); err != nil || group != guard {
+				t.Errorf("process group %d, %v", group, err)
+			}
+			// To others than root the kernel shows neither.
+			if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", guard)); err == nil && len(env) > 0 {
+				t.Errorf("environment of %d bytes", len(env))
+			}
+			links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", guard))
+			for _, l := range links {
+				to, err := os.Readlink(l)
+				switch {
+				case err != nil, filepath.Base(l) == "0", filepath.Base(l) == "1", to == "/dev/null":
+				case strings.HasPrefix(to, "/sys/fs/cgroup/"), strings.HasPrefix(to, "/proc/"), strings.HasPrefix(to, "anon_inode:"): // the Go runtime's
+				default:
+					t.Errorf("descriptor %s is %s", filepath.Base(l), to)
+				}
+			}
+			for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT} {
+				if err := unix.Kill(guard, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := unix.Kill(pid, sig); err != nil {
+				t.Fatal(err)
+			}
+			s.expect(`over ` + strconv.Itoa(128+int(sig)) + "\r?\n")
+			until(t, "without guardian", func() bool { return nameOf(guard) != guardian })
+			if after := s.modes(); after != before {
+				t.Errorf("modes %+v, were %+v", after, before)
+			}
+			write(t, b.ws+"/go", "")
+			s.end()
+		})
+	}
+}
+
+// TestTTYGuardianLeaves: modes that are somebody else's stay when wall is killed: those
+// of another job, which may be the same.
+func TestTTYGuardianLeaves(t *testing.T) {
+	for _, stop := range []string{"Ctrl-Z", "SIGSTOP"} {
+		t.Run(stop, func(t *testing.T) {
+			b := newBox(t, "gate")
+			s := jobShell(t, b)
+			before := s.modes()
+			s.typeIn("$WALL -- sh -c 'echo be''gun; exec cat'\n")
+			s.expect("begun\r\n")
+			until(t, "raw", func() bool { return s.modes().Oflag&unix.OPOST == 0 })
+			raw := s.modes()
+			if raw == before {
+				t.Fatal("not raw")
+			}
+			wall := childNamed(t, s.cmd.Process.Pid, "wall")
+			guard := childNamed(t, wall, guardian)
+			if stop == "SIGSTOP" { // wall cannot give the terminal back
+				if err := unix.Kill(wall, unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				s.typeIn("\x1a")
+			}
+			s.expect("Stopped")
+			s.expect("outer> ")
+			s.typeIn("sh -c 'echo other; exec sleep 1000'\n") // no reader: in these modes a read returns at once
+			s.expect("other\r\n")
+			s.setModes(raw)
+			if err := unix.Kill(wall, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "without guardian", func() bool { return nameOf(guard) != guardian })
+			if after := s.modes(); after != raw {
+				t.Errorf("modes %+v, those of the other job were %+v", after, raw)
+			}
+			s.setModes(before)
+			s.typeIn("\x03")
+			s.expect("outer> ")
+			s.typeIn("exit\nexit\n")
+			s.end()
+		})
+	}
+}
+
+// TestTTYGuardianEnds: nothing is left of it after any other end.
+func TestTTYGuardianEnds(t *testing.T) {
+	b := newBox(t, "gate")
+	s := onScreen(t, b.cmd("/bin/sh", "-c", "echo ready; read x; exit 7"))
+	s.expect("ready")
+	guard := childNamed(t, s.cmd.Process.Pid, guardian)
+	s.typeIn("\n")
+	if code := s.end(); code != 7 {
+		t.Errorf("exit status %d", code)
+	}
+	if name := nameOf(guard); name == guardian {
+		t.Error("the guardian outlives wall")
+	}
+
+	// Without a terminal that is taken there is none.
+	cmd := b.cmd("/bin/sh", "-c", "echo ready; exec sleep 1000")
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if _, err := in.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range childrenOf(cmd.Process.Pid) {
+		if name := nameOf(pid); name == guardian {
+			t.Error("a guardian without a terminal")
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// TestTmuxKilled: the shell of a tmux window is usable after wall was killed.
+func TestTmuxKilled(t *testing.T) {
+	need(t, "tmux")
+	b := newBox(t, "gate")
+	// No shell that sets modes of its own at its prompt.
+	m := newTmux(t, b, append([]string{"sh", "-c", `sh -c 'echo "pid=$$."; exec "$@"' x "$@"; echo "over $?"; until [ -e go ]; do sleep 0.05; done; read x; echo "<$x>"; read x`, "x"}, b.argv("sh", "-c", "echo ready; exec cat")...)...)
+	m.shows(`ready`)
+	text := regexp.MustCompile(`pid=(\d+)\.`).FindStringSubmatch(m.do("capture-pane", "-p"))
+	if text == nil {
+		t.Fatal("no pid")
+	}
+	pid, err := strconv.Atoi(text[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := childNamed(t, pid, guardian)
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	m.shows(`over 137`)
+	until(t, "without guardian", func() bool { return nameOf(guard) != guardian })
+	write(t, b.ws+"/go", "") // a read before would have been in the modes of wall
+	m.keys("line", "Enter")
+	m.shows(`line\n<line>`)
+}

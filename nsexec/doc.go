@@ -21,7 +21,8 @@
 //
 // It sets Cmd.Suspend to stop itself when the command stops, and calls
 // [Cmd.RestoreTerminal] before it ends by a signal or a panic. It calls Wait at once
-// after Start: stops are noticed there. A program that has no use for a terminal sets Plan.TTY
+// after Start: stops are noticed there. A child of it, "terminal-guard", is the same binary
+// again; it restores the terminal should the program die without, and ends in Wait. A program that has no use for a terminal sets Plan.TTY
 // to "none" and passes no terminal.
 //
 // # Networks

@@ -24,10 +24,14 @@ import (
 const initName = "wall-init"
 
 // Main must be the first statement of main in a program that uses this
-// package. In stage 2 it builds the box and never returns. Otherwise it makes
+// package. In stage 2 it builds the box and never returns; likewise in the process that
+// restores the caller's terminal. Otherwise it makes
 // the process ignore the signals that its caller had it ignore (a build without cgo: SIGHUP
 // and SIGINT only), so that commands inherit them, and returns.
 func Main() {
+	if len(os.Args) == 1 && os.Args[0] == guardianName {
+		guardianMain()
+	}
 	inheritIgnored()
 	if len(os.Args) == 0 || os.Args[0] != initName {
 		return

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,6 +86,7 @@ func TestTTYOfAProgram(t *testing.T) {
 	if modes() == before {
 		t.Error("not raw")
 	}
+	guard := c.term.guardian.Load().pid
 	if _, err := io.WriteString(master, "typed\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +104,9 @@ func TestTTYOfAProgram(t *testing.T) {
 	}
 	if modes() != before {
 		t.Error("the terminal is not as it was")
+	}
+	if err := unix.Kill(guard, 0); err != unix.ESRCH {
+		t.Errorf("the guardian is still there, or a zombie: %v", err)
 	}
 	c.RestoreTerminal() // has nothing to do, and must not mind
 	_ = c.Signal(unix.SIGWINCH)
@@ -168,8 +173,12 @@ func TestTTYPanic(t *testing.T) {
 	const helper = "WALL_TEST_TTY_PANIC"
 	if os.Getenv(helper) != "" {
 		testOnlyRelayHook = func(b []byte) {
-			if bytes.Contains(b, []byte("!")) {
+			switch {
+			case bytes.Contains(b, []byte("!")):
 				panic("by the test")
+			case bytes.Contains(b, []byte("?")): // where nothing gives the terminal back
+				go panic("by the test")
+				select {}
 			}
 		}
 		c := Command(ttyPlan(t, sh("echo ready; exec sleep 1000")...))
@@ -178,27 +187,112 @@ func TestTTYPanic(t *testing.T) {
 		return
 	}
 	need(t, "userns", "landlock")
-	master, slave, modes := openTTY(t)
-	before := modes()
-	var errs bytes.Buffer
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTTYPanic$")
-	cmd.Env = append(os.Environ(), helper+"=1", "TMPDIR="+t.TempDir())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	for _, tt := range []struct{ name, key, traceback string }{
+		{"of a copier", "!", "single"},
+		{"of another goroutine", "?", "single"},
+		{"that ends by SIGABRT", "?", "crash"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			master, slave, modes := openTTY(t)
+			before := modes()
+			var errs bytes.Buffer
+			cmd := exec.Command("/proc/self/exe", "-test.run=^TestTTYPanic$")
+			cmd.Dir = t.TempDir() // for a core dump
+			cmd.Env = append(os.Environ(), helper+"=1", "TMPDIR="+t.TempDir(), "GOTRACEBACK="+tt.traceback)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, &errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			readUntil(t, master, "ready")
+			if modes() == before {
+				t.Error("not raw")
+			}
+			if _, err := io.WriteString(master, tt.key); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err == nil || !strings.Contains(errs.String(), "panic: by the test") {
+				t.Errorf("%v\n%s", err, errs.String())
+			}
+			// The guardian hears of the death when we do.
+			for start := time.Now(); modes() != before; time.Sleep(5 * time.Millisecond) {
+				if time.Since(start) > time.Minute {
+					t.Fatal("the terminal is not as it was")
+				}
+			}
+		})
 	}
-	readUntil(t, master, "ready")
-	if modes() == before {
-		t.Error("not raw")
+}
+
+// TestTTYGuardianLeaves: what somebody else made of the terminal stays when the launcher
+// is killed. The terminal is nobody's controlling one, so that no foreground tells.
+func TestTTYGuardianLeaves(t *testing.T) {
+	const helper = "WALL_TEST_TTY_LEAVES"
+	if what := os.Getenv(helper); what != "" {
+		c := Command(ttyPlan(t, sh("echo ready; read x; kill -STOP $$; exec sleep 1000")...))
+		c.Stdin, c.Stdout = os.Stdin, os.Stdout
+		die := func(change func(*unix.Termios)) {
+			m := c.term.rawModes()
+			change(&m)
+			if err := unix.IoctlSetTermios(0, unix.TCSETS, &m); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stderr.WriteString(strconv.Itoa(c.term.guardian.Load().pid)); err != nil {
+				t.Fatal(err)
+			}
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
+		c.Suspend = func(syscall.Signal) bool {
+			die(func(*unix.Termios) {})
+			return true
+		}
+		if what == "other modes" {
+			testOnlyRelayHook = func([]byte) { die(func(m *unix.Termios) { m.Lflag |= unix.ECHO }) }
+		}
+		_ = c.Run() // does not come back
+		return
 	}
-	if _, err := io.WriteString(master, "!"); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(errs.String(), "panic: by the test") {
-		t.Errorf("%v\n%s", err, errs.String())
-	}
-	if modes() != before {
-		t.Error("the terminal is not as it was")
+	need(t, "userns", "landlock")
+	for _, tt := range []struct {
+		name string
+		echo bool
+	}{
+		{"other modes", true},
+		{"the same modes in a stop", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			master, slave, modes := openTTY(t)
+			before := modes()
+			var errs bytes.Buffer
+			cmd := exec.Command("/proc/self/exe", "-test.run=^TestTTYGuardianLeaves$")
+			cmd.Env = append(os.Environ(), helper+"="+tt.name, "TMPDIR="+t.TempDir())
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, &errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			readUntil(t, master, "ready")
+			if _, err := io.WriteString(master, "x\r"); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // it was killed
+			guard, err := strconv.Atoi(errs.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+				text, err := os.ReadFile("/proc/" + strconv.Itoa(guard) + "/stat")
+				if err != nil || !strings.Contains(string(text), "("+guardianName+") S") && !strings.Contains(string(text), "("+guardianName+") R") {
+					break
+				}
+				if time.Since(start) > time.Minute {
+					t.Fatal("the guardian is still there")
+				}
+			}
+			after := modes()
+			if after.Lflag&unix.ICANON != 0 || (after.Lflag&unix.ECHO != 0) != tt.echo {
+				t.Errorf("modes %+v, were %+v before", after, before)
+			}
+		})
 	}
 }
 

@@ -44,6 +44,8 @@ type terminal struct {
 	wants   bool // to be taken when wall is in the foreground
 	hup     func()
 
+	guardian atomic.Pointer[guardian] // nil until the terminal is to be taken, and after
+
 	wakeIn, wakeOut event
 	flushes         chan chan struct{}
 	drained         chan struct{} // closed when the last output was written
@@ -134,6 +136,11 @@ func sameTerminal(a, b int) bool {
 func (t *terminal) connect(sock, control int) error {
 	defer unix.Close(sock)
 	failed := func(err error) error { return &plan.Error{Op: "cannot connect the terminal", Err: err} }
+	if t.wants && t.foreground() { // stage 2 is busy meanwhile
+		if err := t.protect(); err != nil {
+			return failed(err)
+		}
+	}
 	_, fds, err := receiveFiles(sock, 0)
 	switch {
 	case err == io.EOF:
@@ -181,15 +188,13 @@ func (t *terminal) foreground() bool {
 // that it is processed as before while standard output goes elsewhere: perhaps to
 // a pager. A read returns at once, for in the background it would stop wall.
 func (t *terminal) take() error {
-	m := t.saved
-	m.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
-	m.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
-	m.Cflag = m.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
-	if t.whole {
-		m.Oflag &^= unix.OPOST
+	if err := t.protect(); err != nil {
+		return err
 	}
-	m.Cc[unix.VMIN], m.Cc[unix.VTIME] = 0, 0
+	m := t.rawModes()
+	t.tell(guardTaken)
 	if err := t.set(&m); err != nil {
+		t.tell(guardLeft)
 		return err
 	}
 	t.raw.Store(true)
@@ -198,11 +203,50 @@ func (t *terminal) take() error {
 	return nil
 }
 
-// leave gives the caller's terminal back as it was. It needs no lock, so that it
+// rawModes are the modes of a terminal that is taken.
+func (t *terminal) rawModes() unix.Termios {
+	m := t.saved
+	m.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	m.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	m.Cflag = m.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+	if t.whole {
+		m.Oflag &^= unix.OPOST
+	}
+	m.Cc[unix.VMIN], m.Cc[unix.VTIME] = 0, 0
+	return m
+}
+
+// protect makes sure that there is a guardian; nobody else calls it at the same time.
+func (t *terminal) protect() error {
+	if t.guardian.Load() != nil {
+		return nil
+	}
+	g, err := startGuardian(t.in, guardOrder{saved: t.saved, raw: t.rawModes()})
+	if err == nil {
+		t.guardian.Store(g)
+	}
+	return err
+}
+
+// tell tells the guardian, if there is one.
+func (t *terminal) tell(what byte) {
+	if g := t.guardian.Load(); g != nil {
+		g.tell(what)
+	}
+}
+
+// lose is for a terminal that somebody else has now: its modes are not ours to restore.
+func (t *terminal) lose() {
+	t.raw.Store(false)
+	t.tell(guardLeft)
+}
+
+// leave gives the caller's terminal back as it was. It does not need mu, so that it
 // can be called by whoever ends the process.
 func (t *terminal) leave() {
 	if t.raw.CompareAndSwap(true, false) {
 		_ = t.set(&t.saved) // it fails when the terminal is gone
+		t.tell(guardLeft)
 	}
 }
 
@@ -308,9 +352,9 @@ func (t *terminal) continued() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.master < 0 || t.gone.Load():
+	case t.control < 0 || t.gone.Load(): // before the box, or after
 	case !t.foreground():
-		t.raw.Store(false) // its modes are somebody else's now
+		t.lose()
 		t.wakeIn.set()
 	case t.raw.Load():
 		_ = t.take()
@@ -323,7 +367,7 @@ func (t *terminal) continued() {
 // by SIGHUP and SIGCONT, and by the end of the box's terminal, see close.
 func (t *terminal) hangup() {
 	if t.gone.CompareAndSwap(false, true) {
-		t.raw.Store(false)
+		t.lose()
 		t.wakeIn.set()
 		t.wakeOut.set()
 		go t.hup() // Start may be in the way
@@ -364,7 +408,7 @@ func (t *terminal) carry(buf []byte) bool {
 		return true
 	}
 	if !t.foreground() { // taken away without a signal
-		t.raw.Store(false)
+		t.lose()
 		t.mu.Unlock()
 		return true
 	}
@@ -571,6 +615,9 @@ func (t *terminal) end(abort, canceled <-chan struct{}, patience bool) {
 	t.control = -1
 	t.leave()
 	t.mu.Unlock()
+	if g := t.guardian.Swap(nil); g != nil {
+		g.dismiss()
+	}
 	if !connected {
 		t.close()
 	}
