@@ -21,7 +21,7 @@ import (
 // WALL_TEST_REQUIRE has the word "cgroup" (root) or "delegated-cgroup".
 func need(t *testing.T, n Need) plan.Cgroup {
 	t.Helper()
-	c, err := Find(n, fmt.Sprintf("%016x", time.Now().UnixNano()))
+	c, err := Find(n, fmt.Sprintf("%016x", time.Now().UnixNano()), nil)
 	if err == nil {
 		return c
 	}
@@ -62,7 +62,7 @@ func TestFindLeavesNothing(t *testing.T) {
 func TestEnter(t *testing.T) {
 	c := need(t, Need{true, true})
 	cmd := sleeper(t)
-	g, err := Enter(c, Limits{Memory: 64 << 20, Pids: 8}, cmd.Process.Pid)
+	g, err := Enter(c, Limits{Memory: 64 << 20, Pids: 8}, cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestMemoryLimit(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g, err := Enter(c, Limits{Memory: 32 << 20}, cmd.Process.Pid)
+	g, err := Enter(c, Limits{Memory: 32 << 20}, cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestPidsLimit(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g, err := Enter(c, Limits{Pids: 4}, cmd.Process.Pid)
+	g, err := Enter(c, Limits{Pids: 4}, cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestCollect(t *testing.T) {
 func TestCollectLeavesWhatIsToBeRead(t *testing.T) {
 	c := need(t, Need{true, true})
 	cmd := sleeper(t)
-	g, err := Enter(c, Limits{1 << 30, 100}, cmd.Process.Pid)
+	g, err := Enter(c, Limits{1 << 30, 100}, cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestCollectDuringEnter(t *testing.T) {
 	defer close(stop)
 	for range 30 {
 		cmd := sleeper(t)
-		g, err := Enter(c, Limits{1 << 30, 100}, cmd.Process.Pid)
+		g, err := Enter(c, Limits{1 << 30, 100}, cmd.Process.Pid, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,13 +23,13 @@
 //     systemd or a container manager delegated to them.
 //   - Version 1, as root: the caller's own cgroup in the hierarchies of the memory
 //     and pids controllers.
-//
-// The user's systemd is not asked for a scope: it removes one with everything
-// below as soon as the last process is gone, before the counters can be read that
-// tell why the box ended.
+//   - The user's systemd, for others than root (version 2): a transient scope that
+//     is delegated to the caller, asked for through systemd's own socket in
+//     /run/user/UID, below which wall does as above.
 //
 // Nothing is concluded from a version or a setting: [Find] makes such a group and
-// removes it again.
+// removes it again; of systemd it asks where scopes are, because a scope without a
+// process cannot be. That it makes none is seen by [Enter], which then gives a [ScopeError].
 //
 // Directories of runs that were killed stay, empty, since the kernel removes none;
 // [Collect] removes those. A run locks its directories (flock(2)) until it has read the

@@ -27,8 +27,10 @@ func (n Need) controllers() []string {
 }
 
 // Find looks for the parents of a group with id, and tries one there: makes it,
-// limits it, and removes it. The error says for every place why not.
-func Find(need Need, id string) (plan.Cgroup, error) {
+// limits it, and removes it. Where that fails, manager tells the cgroup of the user's
+// systemd, for a scope: it is [Manager], or nil to ask nobody. The error says for
+// every place why not.
+func Find(need Need, id string, manager func() (string, error)) (plan.Cgroup, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return plan.Cgroup{}, err
@@ -41,6 +43,13 @@ func Find(need Need, id string) (plan.Cgroup, error) {
 	var errs []error
 	for _, c := range h.candidates(need, id) {
 		err := again(func() error { return try(c, need) })
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, err)
+	}
+	if os.Geteuid() != 0 && h.unified.root != "" && manager != nil {
+		c, err := h.findScope(need, id, manager)
 		if err == nil {
 			return c, nil
 		}
@@ -95,28 +104,12 @@ func try(c plan.Cgroup, need Need) error {
 
 // enable makes sure that the children of a version 2 cgroup have controllers.
 func enable(dir string, controllers []string) error {
-	has := func(file string) ([]string, error) {
-		b, err := os.ReadFile(dir + "/" + file)
-		if err != nil {
-			return nil, err
-		}
-		on := strings.Fields(string(b))
-		var missing []string
-		for _, c := range controllers {
-			if !slices.Contains(on, c) {
-				missing = append(missing, c)
-			}
-		}
-		return missing, nil
-	}
-	missing, err := has("cgroup.subtree_control")
+	missing, err := missing(dir, "cgroup.subtree_control", controllers)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if lacks, err := has("cgroup.controllers"); err != nil {
+	if err := lacks(dir, "cgroup.controllers", controllers); err != nil {
 		return err
-	} else if len(lacks) > 0 {
-		return unusable(dir, errors.New("the "+strings.Join(lacks, " and ")+" controller is not delegated to it"))
 	}
 	// Only what was delegated to the caller: root's groups are the system's.
 	var st unix.Stat_t
@@ -127,6 +120,25 @@ func enable(dir string, controllers []string) error {
 		return unusable(dir, errors.New("the "+strings.Join(missing, " and ")+" controller is not switched on for its children"))
 	}
 	return writeText(dir+"/cgroup.subtree_control", "+"+strings.Join(missing, " +"))
+}
+
+// missing gives the controllers that a control file does not list.
+func missing(dir, file string, controllers []string) ([]string, error) {
+	b, err := os.ReadFile(dir + "/" + file)
+	if err != nil {
+		return nil, err
+	}
+	on := strings.Fields(string(b))
+	return slices.DeleteFunc(slices.Clone(controllers), func(c string) bool { return slices.Contains(on, c) }), nil
+}
+
+// lacks says which controllers a group does not have.
+func lacks(dir, file string, controllers []string) error {
+	missing, err := missing(dir, file, controllers)
+	if err == nil && len(missing) > 0 {
+		err = unusable(dir, errors.New("the "+strings.Join(missing, " and ")+" controller is not delegated to it"))
+	}
+	return err
 }
 
 // A hierarchy is one mounted cgroup file system and the caller's place in it.

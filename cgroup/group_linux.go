@@ -41,14 +41,28 @@ type Group struct {
 // Enter makes the group of c, sets the limits, and moves the process pid with all
 // its threads into it. Also after an error the group is to be removed, when the
 // process has ended.
-func Enter(c plan.Cgroup, l Limits, pid int) (*Group, error) {
+//
+// holder is another process, of the caller's, for a scope: systemd removes one with
+// all counters as soon as no process is left, so that somebody has to stay until they were
+// read. 0 is none; other groups have no use for it. Where a scope is planned and
+// cannot be had, the error is a [*ScopeError].
+func Enter(c plan.Cgroup, l Limits, pid, holder int) (*Group, error) {
 	g := &Group{version: c.Version}
+	if c.Scope != "" {
+		c = another(c)
+		if err := startScope(c, Need{c.Memory != "", c.Pids != ""}.controllers(), pid, holder); err != nil {
+			return g, &ScopeError{err}
+		}
+	}
 	err := again(func() error {
 		if err := g.make(c, l); err != nil {
 			return err
 		}
 		return g.move(pid)
 	})
+	if err != nil && c.Scope != "" {
+		err = &ScopeError{err}
+	}
 	return g, err
 }
 

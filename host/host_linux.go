@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -58,8 +59,13 @@ func Gather() (profile.Host, error) {
 		return h, &plan.Error{Op: "cannot name the run", Err: err}
 	}
 	h.RunID = hex.EncodeToString(id[:])
+	manager := sync.OnceValues(cgroup.Manager) // a systemd that does not answer is waited for once
 	h.Cgroup = func(memory, processes bool) (plan.Cgroup, error) {
-		return cgroup.Find(cgroup.Need{Memory: memory, Pids: processes}, h.RunID)
+		ask := manager
+		if !memory {
+			ask = nil // RLIMIT_NPROC keeps the limit of processes of whoever could have a scope
+		}
+		return cgroup.Find(cgroup.Need{Memory: memory, Pids: processes}, h.RunID, ask)
 	}
 
 	// Without this list the sockets in readable trees could not be covered, so

@@ -29,7 +29,7 @@ const (
 // Third-party modules, each with the reason for having it. A line goes when its module goes.
 var modules = map[string]string{
 	"github.com/creack/pty":                         "tests put a terminal on wall's standard streams",
-	"github.com/godbus/dbus/v5":                     "speaks with the Secret Service; adds 0.02 ms to the start and 0.8 MB to the binary, measured",
+	"github.com/godbus/dbus/v5":                     "speaks with the Secret Service and the user's systemd; adds 0.02 ms to the start and 0.8 MB to the binary, measured",
 	"github.com/inconshreveable/mousetrap":          "cobra's, for Windows only; no code of it is in the binary",
 	"github.com/landlock-lsm/go-landlock":           "Landlock rulesets: the library of the Landlock project itself",
 	"github.com/opencontainers/runtime-spec":        "the types of seccomp profiles, as every container tool writes them",
@@ -98,8 +98,9 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sys/unix": "openat2 and locks",
 	},
 	"cgroup": {
-		"plan":                  "where the groups are, and the limits",
-		"golang.org/x/sys/unix": "rmdir, and files opened without following links",
+		"plan":                      "where the groups are, and the limits",
+		"github.com/godbus/dbus/v5": "asks the user's systemd for a scope",
+		"golang.org/x/sys/unix":     "rmdir, and files opened without following links",
 	},
 	"egress": {
 		"plan":                  "the rules, and its errors",
@@ -524,12 +525,15 @@ var notRequired = map[string]string{
 	"ia32":             "a kernel option that many hosts leave out",
 	"delegated-cgroup": "what a host delegates to an ordinary user; root has one, and the machines of TestKernels have both",
 	"immutable":        "a property of the file system below the temp directory, not of the host",
+	"systemd":          "the machine of TestScopes borrows the host's, and few containers have one",
 	"cargo":            "a big package; the test runs where it is installed",
 }
 
 // Tests that may skip on their own, because another run of the same tests does what is skipped.
 var mayskip = map[string]string{
 	"TestKernels":                   "the machines hold both users and are the same whoever starts them; the root half runs it",
+	"TestScopes":                    "the same",
+	"TestScope":                     "few test machines run a systemd of the user; WALL_TEST_REQUIRE=systemd-user says that one must be there",
 	"TestUnprivileged":              "runs the others again as another user, but not itself",
 	"TestKernelHostileRoots":        "a case that only an ordinary user sees; the unprivileged half has it",
 	"TestCleanupKeepsTheStatus":     "immutable files are a property of the file system below the temp directory",

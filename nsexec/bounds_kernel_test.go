@@ -50,7 +50,7 @@ func grouped(t *testing.T, p plan.Plan, memory, processes uint64) plan.Plan {
 	} else {
 		need(t, "delegated-cgroup")
 	}
-	c, err := cgroup.Find(cgroup.Need{Memory: memory > 0, Pids: processes > 0}, p.Scratch.ID)
+	c, err := cgroup.Find(cgroup.Need{Memory: memory > 0, Pids: processes > 0}, p.Scratch.ID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,14 @@ func (c *Cmd) enterCgroup() error {
 		l.Pids = b.Processes.Value + buildTasks
 	}
 	var err error
-	c.group, err = cgroup.Enter(b.Cgroup, l, c.pid) // also after an error it is removed with the box
+	holder := 0
+	if b.Cgroup.Scope != "" {
+		if holder, c.hold, err = holdScope(); err != nil {
+			return &plan.Error{Op: "cannot start the box", Err: err}
+		}
+		c.holder = holder
+	}
+	c.group, err = cgroup.Enter(b.Cgroup, l, c.pid, holder) // also after an error it is removed with the box
 	if err != nil {
 		o := b.Memory.Origin
 		if b.Memory.By != plan.ByCgroup {
@@ -58,6 +65,22 @@ func (c *Cmd) enterCgroup() error {
 		return &plan.Error{Op: "cannot put the box into a cgroup, which keeps its limits", Origin: o, Err: err, Hint: "see `wall doctor`"}
 	}
 	return nil
+}
+
+// leaveCgroup removes the cgroup, and has systemd remove the scope, if there is one.
+func (c *Cmd) leaveCgroup() error {
+	var err error
+	if c.group != nil {
+		err = c.group.Remove()
+		c.group = nil
+	}
+	if c.holder != 0 {
+		unix.Close(c.hold)
+		_ = unix.Kill(c.holder, unix.SIGKILL) // a child that has not been waited for
+		_ = retry(func() error { _, err := unix.Wait4(c.holder, nil, 0, nil); return err })
+		c.holder = 0
+	}
+	return err
 }
 
 // boundProcesses sets the limit of processes right before pid 1 forks the command. The

@@ -85,6 +85,9 @@ type Cmd struct {
 	keepers sync.WaitGroup // goroutines that keep the bounds
 	written atomic.Uint64  // bytes of output
 
+	holder int // process that keeps the scope of systemd, 0 for none
+	hold   int // ends it when it is closed
+
 	pids       uint64 // what the cgroup is to allow when the command runs
 	early      bool   // it had more already
 	forks      uint64 // lastPID before there was a command
@@ -848,11 +851,7 @@ func (c *Cmd) release() error {
 			*fd = -1
 		}
 	}
-	var err error
-	if c.group != nil {
-		err = c.group.Remove()
-		c.group = nil
-	}
+	err := c.leaveCgroup()
 	if c.scratch == nil {
 		return err
 	}

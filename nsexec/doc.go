@@ -34,6 +34,9 @@
 // an [NftablesError] below the plan.Error, before the command runs; a plan with
 // plan.NetProxy does without.
 //
+// Likewise with a cgroup.ScopeError where the plan has a scope of the user's systemd that cannot
+// be had.
+//
 // What the package does not promise: that a kernel bug cannot be used to
 // escape (the kernel is shared), and any confinement that is not in the plan.
 // It needs Linux 5.13: user namespaces (user_namespaces(7)), the mount API of

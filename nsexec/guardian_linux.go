@@ -178,7 +178,7 @@ func (o *guardOrder) mayRestore() bool {
 }
 
 // closeInherited closes what the launcher's caller had open, without O_CLOEXEC: a
-// reader would wait for the guardian to end. The descriptors of the Go runtime have it.
+// reader would wait for this process to end. The descriptors of the Go runtime have it.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

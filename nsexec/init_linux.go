@@ -593,6 +593,14 @@ func probeMain(what string) {
 		switch what {
 		case "none":
 			return nil
+		case "hold": // nothing of the caller's stays open for it
+			if err := ignoreSignals(); err != nil {
+				return err
+			}
+			if err := closeInherited(); err != nil {
+				return err
+			}
+			return retry(func() error { _, err := unix.Read(0, make([]byte, 1)); return err })
 		case "wait": // until it is killed, or the one that started it is gone
 			_, err := unix.Read(0, make([]byte, 1))
 			return err

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,13 +16,14 @@ import (
 )
 
 // remedyCgroup tells how to get a cgroup that the kernel counts in.
-const remedyCgroup = "run wall as root, or below a cgroup of version 2 that belongs to you and has the controllers for its children, as the services and scopes of `systemd-run --user` do (`systemd-run --user --scope wall run ...`); or accept a watch with --if-unavailable degrade"
+const remedyCgroup = "run wall as root, in a session with a systemd of the user (loginctl enable-linger starts one), or below a cgroup of version 2 that belongs to you and has the controllers for its children; or accept a watch with --if-unavailable degrade"
 
 // ProbeLimits tries what keeps the limits of memory and processes of a whole box: it
 // puts a process into a cgroup as a run would, and removes both. id names the
 // cgroup.
 func ProbeLimits(id string) []Feature {
 	var out []Feature
+	manager := sync.OnceValues(cgroup.Manager)
 	for _, f := range []struct {
 		name string
 		need cgroup.Need
@@ -30,7 +32,7 @@ func ProbeLimits(id string) []Feature {
 		{"limit of processes (cgroup)", cgroup.Need{Pids: true}},
 	} {
 		x := Feature{Name: f.name, Remedy: remedyCgroup}
-		c, err := cgroup.Find(f.need, id)
+		c, err := cgroup.Find(f.need, id, manager)
 		if err == nil {
 			err = enterForATry(c)
 		}
@@ -63,7 +65,7 @@ func enterForATry(c plan.Cgroup) error {
 	if err != nil {
 		return err
 	}
-	g, err := cgroup.Enter(c, cgroup.Limits{Memory: 1 << 30, Pids: 100}, pid)
+	g, err := cgroup.Enter(c, cgroup.Limits{Memory: 1 << 30, Pids: 100}, pid, 0)
 	if err == nil {
 		err = entered(c, pid)
 	}
@@ -71,6 +73,24 @@ func enterForATry(c plan.Cgroup) error {
 	var ws unix.WaitStatus
 	_ = retry(func() error { _, err := unix.Wait4(pid, &ws, 0, nil); return err })
 	return errors.Join(err, g.Remove())
+}
+
+// holdScope starts a process that stays in a scope until end is closed or this process
+// ends. It does not end when systemd asks the scope to: see cgroup.Enter.
+func holdScope() (pid, end int, err error) {
+	r, w, err := pipe()
+	if err != nil {
+		return 0, -1, err
+	}
+	defer unix.Close(r)
+	pid, err = syscall.ForkExec("/proc/self/exe", []string{initName, "probe", "hold"}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []uintptr{uintptr(r)}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		unix.Close(w)
+		return 0, -1, err
+	}
+	return pid, w, nil
 }
 
 // entered makes sure that a process is where it was put.

@@ -66,7 +66,7 @@ func need(t testing.TB, words ...string) {
 				err = unix.EPERM
 			}
 		case "cgroup", "delegated-cgroup":
-			_, err = cgroup.Find(cgroup.Need{Memory: true, Pids: true}, fmt.Sprintf("%x", time.Now().UnixNano()))
+			_, err = cgroup.Find(cgroup.Need{Memory: true, Pids: true}, fmt.Sprintf("%x", time.Now().UnixNano()), nil)
 		case "nft", "ip":
 			_, err = exec.LookPath("/usr/sbin/" + w) // which is not in the PATH of ordinary users
 		default:

@@ -68,6 +68,7 @@ type Cgroup struct {
 	ID      string // lower-case hex, as in Scratch
 	Memory  string // absolute path on the host; "" = no bound of memory
 	Pids    string // absolute path on the host; "" = no bound of processes
+	Scope   string // the scope that the user's systemd is asked for, whose directory they are; "" = they exist
 }
 
 // named gives the bounds with their names and units, in the order of printing.
@@ -107,7 +108,7 @@ func (b Bounds) print(line func(Origin, string, ...any)) {
 		}
 	}
 	if c := b.Cgroup; c != (Cgroup{}) {
-		line(Origin{}, "cgroup version %d id %s memory %s pids %s", c.Version, c.ID, word(c.Memory), word(c.Pids))
+		line(Origin{}, "cgroup version %d id %s memory %s pids %s scope %s", c.Version, c.ID, word(c.Memory), word(c.Pids), word(c.Scope))
 	}
 }
 
@@ -153,6 +154,9 @@ func (b Bounds) validate(bad func(string, ...any), abs func(string, string)) {
 			if dir != "" {
 				abs("cgroup", dir)
 			}
+		}
+		if c.Scope != "" && (c.Version != 2 || c.Scope != "wall-"+c.ID+".scope" || path.Base(c.Memory+c.Pids) != c.Scope) {
+			bad("cgroup in scope %q", c.Scope)
 		}
 		if c.Version == 2 && c.Memory != "" && c.Pids != "" && c.Memory != c.Pids {
 			bad("cgroup version 2 in two directories")

@@ -48,7 +48,7 @@ func sample() Plan {
 			Time: Bound{600e9, ByTimer, o}, Grace: Bound{5e9, ByTimer, o},
 			Memory: Bound{1 << 30, ByCgroup, o}, Processes: Bound{512, ByCgroup, o},
 			Scratch: Bound{2 << 30, ByWatch, o}, Total: Bound{64 << 20, ByRelay, o}, Output: Bound{1500, ByTail, o}, OutputUnit: UnitChars,
-			Cgroup: Cgroup{2, "0123abcd", "/sys/fs/cgroup/a b", "/sys/fs/cgroup/a b"},
+			Cgroup: Cgroup{2, "0123abcd", "/sys/fs/cgroup/a b/wall-0123abcd.scope", "/sys/fs/cgroup/a b/wall-0123abcd.scope", "wall-0123abcd.scope"},
 		},
 		Network: Network{
 			Method:   NetRedirect,
@@ -227,6 +227,8 @@ func TestValidateRefuses(t *testing.T) {
 		{"cgroup version", func(p *Plan) { p.Bounds.Cgroup.Version = 3 }, "cgroup version 3"},
 		{"cgroup without a version", func(p *Plan) { p.Bounds.Cgroup.Version = 0 }, "without a version"},
 		{"cgroup path", func(p *Plan) { p.Bounds.Cgroup.Memory = "a" }, "not an absolute clean path"},
+		{"scope of another run", func(p *Plan) { p.Bounds.Cgroup.Scope = "wall-0123.scope" }, "cgroup in scope"},
+		{"scope elsewhere", func(p *Plan) { p.Bounds.Cgroup.Memory, p.Bounds.Cgroup.Pids = "/cg", "/cg" }, "cgroup in scope"},
 		{"two cgroups", func(p *Plan) { p.Bounds.Cgroup.Pids = "/sys/fs/cgroup/b" }, "two directories"},
 		{"bound without its cgroup", func(p *Plan) { p.Bounds.Cgroup.Pids = "" }, "do not fit together"},
 		{"network without a namespace", func(p *Plan) { p.Spaces = p.Spaces[:len(p.Spaces)-1] }, "a network without"},

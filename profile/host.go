@@ -38,6 +38,7 @@ type Host struct {
 	Stdio       []plan.Stdio // descriptors 0-2, in order
 	NoOverlay   error        // why no overlay can be made, found by a start that failed; nil otherwise
 	NoRedirect  error        // why connections cannot be redirected inside, found likewise
+	NoScope     error        // why the user's systemd makes no scope, found likewise
 	CachesBusy  bool         // another run holds the kept caches of the workspace, found likewise
 
 	// Cgroup finds, by trying, where a cgroup with the controllers for memory or

@@ -67,6 +67,9 @@ func (r *resolver) counted(memory, processes bool) error {
 			return errNoCgroup
 		}
 		c, err := r.h.Cgroup(memory, processes)
+		if c.Scope != "" && r.h.NoScope != nil {
+			c, err = plan.Cgroup{}, r.h.NoScope
+		}
 		b.Cgroup = c
 		return err
 	}

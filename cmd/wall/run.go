@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/cgroup"
 	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/envscrub/source"
 	"github.com/wallsandbox/wall/gate"
@@ -317,13 +318,16 @@ func gather(f *shared, status int, resolve resolver) (j job, err error) {
 }
 
 // learn takes from a failed start what only trying could tell: what caches can be,
-// and whether connections can be redirected.
+// whether connections can be redirected, and whether systemd makes a scope.
 func (j *job) learn(err error) {
 	if e, ok := errors.AsType[*nsexec.OverlayError](err); ok {
 		j.host.NoOverlay = e.Err
 	}
 	if e, ok := errors.AsType[*nsexec.NftablesError](err); ok {
 		j.host.NoRedirect = e.Err
+	}
+	if e, ok := errors.AsType[*cgroup.ScopeError](err); ok {
+		j.host.NoScope = e.Err
 	}
 	if errors.Is(err, scratch.ErrKeptBusy) {
 		j.host.CachesBusy = true
@@ -354,7 +358,9 @@ func startSteadily(ctx context.Context, s streams, f *runFlags, j job, p plan.Pl
 		}
 		j.learn(err)
 		next, resolveErr := j.plan()
-		if _, cannot := errors.AsType[*nsexec.NftablesError](err); cannot && resolveErr != nil {
+		_, noRedirect := errors.AsType[*nsexec.NftablesError](err)
+		_, noScope := errors.AsType[*cgroup.ScopeError](err)
+		if (noRedirect || noScope) && resolveErr != nil {
 			return p, o, resolveErr // it says what may be done about that
 		}
 		if resolveErr != nil || !nsexec.Again(err, tries) && (tries >= maxStarts || reflect.DeepEqual(next, p)) {

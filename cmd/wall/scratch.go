@@ -370,7 +370,7 @@ func collectCgroups() error {
 		return &plan.Error{Op: "cannot name a cgroup", Err: err}
 	}
 	for _, need := range []cgroup.Need{{Memory: true}, {Pids: true}} {
-		c, err := cgroup.Find(need, hex.EncodeToString(id[:]))
+		c, err := cgroup.Find(need, hex.EncodeToString(id[:]), nil) // scopes go away by themselves
 		if err != nil {
 			continue // then no run of the caller's had one here
 		}

@@ -643,7 +643,7 @@ func (m machine) badDoctor(out string) string {
 				fmt.Fprintf(&bad, "%+v, want ok %v\n", f, m.modules)
 			}
 		case f.Name == "limit of memory (cgroup)": // nothing is delegated yet
-			if f.OK || !strings.Contains(f.Remedy, "systemd-run") {
+			if f.OK || !strings.Contains(f.Remedy, "enable-linger") {
 				fmt.Fprintf(&bad, "%+v\n", f)
 			}
 		case f.Name == "custom seccomp filters": // the build's matter

@@ -290,7 +290,7 @@ func (s supply) fetch(pkg, label string, name *regexp.Regexp, pick picker) ([]by
 // boot runs the steps in a machine and gives their results, in order. It fails
 // the test when the machine does not come to the end of them, does not switch
 // itself off, or when its kernel complains.
-func (s supply) boot(t *testing.T, kernel, modules []byte, parameters string, steps []kernels.Step) []kernels.Result {
+func (s supply) boot(t *testing.T, kernel, modules []byte, parameters string, steps []kernels.Step, more ...file) []kernels.Result {
 	t.Helper()
 	list, err := json.Marshal(steps)
 	if err != nil {
@@ -310,7 +310,7 @@ func (s supply) boot(t *testing.T, kernel, modules []byte, parameters string, st
 			{"system/usr/bin/guest", typeFile | 0o755, s.guest},
 			{"system/usr/bin/probe", typeFile | 0o755, s.probe},
 			{"system/usr/bin/wall", typeFile | 0o755, s.wall},
-		}, unpack(t, "system/modules", modules)...)),
+		}, append(unpack(t, "system/modules", modules), more...)...)),
 	} {
 		if err := os.WriteFile(path(name), data, 0o644); err != nil {
 			t.Fatal(err)
