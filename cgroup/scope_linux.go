@@ -117,15 +117,13 @@ func withManager(ctx context.Context, f func(dbus.BusObject) error) error {
 func wake(ctx context.Context, m dbus.BusObject) error {
 	const ping = "org.freedesktop.DBus.Peer.Ping"
 	call := m.GoWithContext(ctx, ping, 0, make(chan *dbus.Call, 1))
-	t := time.NewTicker(10 * time.Millisecond)
-	defer t.Stop()
-	for {
+	for pause := time.Millisecond; ; pause *= 2 { // few, for one that is stopped
 		select {
 		case <-call.Done:
 			return call.Err
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-t.C:
+		case <-time.After(pause):
 			m.GoWithContext(ctx, ping, dbus.FlagNoReplyExpected, nil)
 		}
 	}
