@@ -340,8 +340,12 @@ func (x *reproduction) tell(plans []phasePlan, st *profile.Stack) error {
 		return &plan.Error{Op: "cannot write to standard error", Err: err}
 	}
 	if len(wider) > 0 && !x.accept {
+		measure := "-p measures it by another profile of yours"
+		if x.f.profile == "" {
+			measure = "-p " + quoteOdd(x.mapPath(x.rec.Profile)) + " measures it by the profile of that name here"
+		}
 		return &plan.Error{Op: "the record allows more than your own profile: " + strings.Join(wider[:min(5, len(wider))], "; "),
-			Err: errNotAccepted, Hint: "read the record first; --accept-profile runs it all the same, and -p measures it by another profile of yours"}
+			Err: errNotAccepted, Hint: "read the record first; --accept-profile runs it all the same, and " + measure}
 	}
 	return nil
 }

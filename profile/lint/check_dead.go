@@ -239,7 +239,11 @@ func neverMatches(x *check) {
 		own := x.m.mine(key)
 		port := key == "network.loopback" || key == "network.publish"
 		if len(own) > 0 && !own[0].empty && (mode == "host" && key != "network.deny" && !(key == "network.publish" && x.m.get("network.ports").layer >= 0) || mode == "none" && !port) {
-			x.on(own[0], fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode))
+			text := fmt.Sprintf("%s has no effect with network mode %q", lastKey(key), mode)
+			if mode == "none" && key == "network.allow" {
+				text += "; mode = \"allow\" is what has hosts reached"
+			}
+			x.on(own[0], text)
 		}
 	}
 	for _, key := range []string{"network.proxy-variables", "network.check-sni", "network.upstream-proxy"} {
