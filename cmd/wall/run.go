@@ -140,6 +140,7 @@ func (b *boxRun) run() error {
 	j.command = command
 	if err == nil && b.adjust != nil {
 		err = b.adjust(&j)
+		command = b.command
 	}
 	var collectErr error
 	var p plan.Plan
