@@ -74,7 +74,7 @@ type Summary struct {
 	Opened   int64    // connections that were established
 	Denied   int64    // refused connections and names
 	Failed   int64    // connections that the rules allow and that could not be made
-	Dropped  int64    // events that Observe was not called for, because it was too slow
+	Dropped  int64    // events that Observe was not called for, or did not return from, because it was too slow
 	BytesIn  int64    // bytes that the box received
 	BytesOut int64    // bytes that the box sent
 	Denials  []Denial // in order of time; at most 100

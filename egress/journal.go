@@ -2,6 +2,7 @@ package egress
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,12 +11,18 @@ const (
 	mostDenials = 100  // in a Summary
 )
 
+// observeTime is how long one event may take to be observed once there are no more.
+const observeTime = 2 * time.Second
+
 // A journal takes events from many goroutines, sums them up, and hands them to one
 // goroutine that calls observe. It never blocks: what does not fit is counted.
 type journal struct {
 	observe func(Event)
 	queue   chan Event
 	done    chan struct{} // closed when observe is not called any more
+
+	observed  atomic.Int64 // calls that have returned
+	abandoned atomic.Bool  // observe is not to be called any more
 
 	mu     sync.Mutex
 	sum    Summary
@@ -38,7 +45,11 @@ func newJournal(observe func(Event)) *journal {
 	go func() {
 		defer close(j.done)
 		for e := range j.queue {
+			if j.abandoned.Load() {
+				return
+			}
 			j.observe(e)
+			j.observed.Add(1)
 		}
 	}()
 	return j
@@ -89,7 +100,8 @@ func (j *journal) note(list *[]Denial, e Event) {
 	}
 }
 
-// close waits until every queued event has been observed, and gives the summary.
+// close waits until every queued event has been observed, and gives the summary. An
+// observer that takes too long for one is left alone with it: the rest is counted.
 func (j *journal) close() Summary {
 	j.mu.Lock()
 	if !j.closed && j.queue != nil {
@@ -97,6 +109,22 @@ func (j *journal) close() Summary {
 	}
 	j.closed = true
 	j.mu.Unlock()
-	<-j.done
+	for before := j.observed.Load(); ; {
+		select {
+		case <-j.done:
+			return j.sum
+		case <-time.After(observeTime):
+		}
+		now := j.observed.Load()
+		if now == before {
+			break
+		}
+		before = now
+	}
+	j.abandoned.Store(true)
+	j.sum.Dropped++ // the one that is being observed
+	for range j.queue {
+		j.sum.Dropped++
+	}
 	return j.sum
 }

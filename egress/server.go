@@ -20,7 +20,8 @@ import (
 type Options struct {
 	// Observe is called with every event, by one goroutine, in order. Events wait in
 	// a bounded queue; when it is full they are counted and dropped. Close waits for
-	// the last call to return.
+	// the last call to return, unless one takes longer than two seconds then; what waits
+	// behind that is dropped as well.
 	Observe func(Event)
 	// Resolve gives the addresses of a name that has no final dot; nil: the resolver
 	// of the host.

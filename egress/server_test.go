@@ -341,3 +341,38 @@ func openFiles(t testing.TB) int {
 	}
 	return len(list)
 }
+
+// TestObserverStuck: an observer that never returns does not keep the box from ending,
+// and what it missed is counted.
+func TestObserverStuck(t *testing.T) {
+	var calls atomic.Int64
+	stuck, free := make(chan struct{}), make(chan struct{})
+	j := newJournal(func(Event) {
+		if calls.Add(1) == 3 {
+			close(stuck)
+			<-free
+		}
+	})
+	for range 10 {
+		j.add(Event{Kind: KindDeny})
+	}
+	<-stuck
+	closed := make(chan Summary, 1)
+	go func() { closed <- j.close() }()
+	select {
+	case s := <-closed:
+		if s.Denied != 10 || s.Dropped != 8 {
+			t.Errorf("%+v", s)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("waits for ever")
+	}
+	close(free)
+	<-j.done
+	if n := calls.Load(); n != 3 {
+		t.Errorf("%d calls", n)
+	}
+	if s := j.close(); s.Dropped != 8 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A live box is one that runs a shell script which waits for lines on its
@@ -427,6 +429,61 @@ func TestNetworkEvents(t *testing.T) {
 	}
 	if r := b.run(probeBin, "try", "reach", "web.test", "80"); r.code != 0 {
 		t.Errorf("not refused, with --fail-on-denial: exit status %d\n%s", r.code, r.err)
+	}
+}
+
+// TestNetworkLogUnread: a standard error that nobody reads keeps no box with a log there
+// from ending as its command did.
+func TestNetworkLogUnread(t *testing.T) {
+	if inInternet(t) == nil {
+		return
+	}
+	need(t, "bash")
+	b := allowBox(t, "")
+	out := filepath.Join(tempDir(t), "result.json")
+	b.flags = []string{"--net-log", "-", "--json", out}
+	cmd := b.cmd("bash", "-c", `echo ready; until [ -e go ]; do sleep 0.01; done; for i in 1 2 3; do (exec 3<>/dev/tcp/198.51.100.$i/80); done 2>/dev/null; exit 7`)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	cmd.Stderr = w
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stdout, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	// To the last byte. wall's descriptor waits again afterwards.
+	fd := int(w.Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{4096, 1} {
+		for err = nil; err == nil; {
+			_, err = unix.Write(fd, make([]byte, size))
+		}
+		if err != unix.EAGAIN {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	write(t, b.ws+"/go", "")
+	_ = cmd.Wait() // the time limit of b.cmd ends one that waits for ever
+	if code := shellStatus(cmd.ProcessState); code != 7 {
+		t.Errorf("exit status %d", code)
+	}
+	text := read(t, out)
+	if !strings.Contains(text, `"events_dropped": 3`) || !strings.Contains(text, "the network log lacks 3 events and its end: nobody reads standard error") {
+		t.Errorf("%s", text)
 	}
 }
 

@@ -54,7 +54,8 @@ type Cmd struct {
 	Suspend func(syscall.Signal) bool
 	// NetEvents is called with every event of the box's network, by one goroutine, in
 	// order, and with the last one before Wait returns. It must not block for long: events
-	// that find no room meanwhile are counted in Result.Network and lost. It must not call methods of the Cmd.
+	// that find no room meanwhile are counted in Result.Network and lost, and a call that takes
+	// two seconds at the end is not waited for. It must not call methods of the Cmd.
 	NetEvents func(egress.Event)
 
 	ctx     context.Context

@@ -458,7 +458,15 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 		outs.log.finish()
 	}
 	if err := outs.net.close(); err != nil {
-		errs = append(errs, netLogError(g.f.netLog, err))
+		noteUnread(g.s.err, err)
+		lost := int64(0)
+		for _, ph := range r.Phases {
+			lost += ph.Network.Dropped
+		}
+		w, err := netLogError(g.f.netLog, err, lost)
+		if errs = append(errs, err); w != "" {
+			r.Warnings = append(r.Warnings, w)
+		}
 	}
 	f := g.facts(outs)
 	for _, w := range r.Warnings {
@@ -469,16 +477,14 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 	}
 	to := g.s.out
 	if g.f.json == "-" || g.f.stream {
-		to = g.s.err
 		text := r
 		text.Output.Text = "" // in the JSON, or shown already
-		_, err := io.WriteString(to, text.Text(f))
-		errs = append(errs, err)
+		errs = append(errs, tell(g.s.err, text.Text(f)))
 	} else if _, err := io.WriteString(to, r.Text(f)); err != nil {
 		errs = append(errs, &plan.Error{Op: "cannot write the result to standard output", Err: err})
 	}
 	if r.Kept != "" {
-		_, _ = io.WriteString(g.s.err, "wall: kept: "+oneLine(r.Kept)+"\n") // there is nobody left to tell
+		say(g.s.err, "wall: kept: "+oneLine(r.Kept)+"\n")
 	}
 	data, err := r.JSON(f)
 	switch {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -23,6 +25,71 @@ type netLog struct {
 	first any      // the line in front of the next one; nil for none
 	log   *logFile // w, or nil for standard error
 	err   error    // the first one; nothing is written after it
+
+	patient *patientWriter // w, or nil for a file
+}
+
+// errUnread is the error of a log that nobody has read to its end. What was there to
+// be read is what its reader made of it, so that the status stays the command's.
+var errUnread = errors.New("nobody reads standard error")
+
+// A patientWriter waits for a reader as long as the box lives, however long that is,
+// and stuckAfter from then on.
+type patientWriter struct {
+	w io.Writer
+
+	mu   sync.Mutex
+	over chan struct{} // closed when the box has ended
+	done bool          // it is
+}
+
+func newPatientWriter(w io.Writer) *patientWriter {
+	return &patientWriter{w: w, over: make(chan struct{})}
+}
+
+// begin says that there is a box again, end that it has ended.
+func (p *patientWriter) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		p.over, p.done = make(chan struct{}), false
+	}
+}
+
+func (p *patientWriter) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.done {
+		close(p.over)
+		p.done = true
+	}
+}
+
+// Write may still use b when it fails with errUnread.
+func (p *patientWriter) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	over := p.over
+	p.mu.Unlock()
+	type result struct {
+		n   int
+		err error
+	}
+	begun, written := time.Now(), make(chan result, 1)
+	go func() {
+		n, err := p.w.Write(b)
+		written <- result{n, err}
+	}()
+	select {
+	case r := <-written:
+		return r.n, r.err
+	case <-over:
+	}
+	select {
+	case r := <-written:
+		return r.n, r.err
+	case <-time.After(stuckAfter - time.Since(begun)):
+		return 0, errUnread
+	}
 }
 
 // A netEvent is one line. "wall help network" publishes it.
@@ -68,7 +135,8 @@ func (f *runFlags) openNetLog(s streams, host profile.Host, p plan.Plan) (*netLo
 	case "":
 		return nil, nil
 	case "-":
-		return &netLog{w: s.err, end: "\n"}, nil
+		w := newPatientWriter(s.err)
+		return &netLog{w: w, end: "\n", patient: w}, nil
 	}
 	untrusted := p.WritableRoots()
 	if len(untrusted) == 0 && host.Cwd != "" {
@@ -102,6 +170,9 @@ func (l *netLog) start(phase string, p plan.Plan) {
 	} else if !slices.ContainsFunc(p.Spaces, func(s plan.Space) bool { return s.Kind == plan.SpaceNet }) {
 		network = "host"
 	}
+	if l.patient != nil {
+		l.patient.begin()
+	}
 	l.mu.Lock()
 	l.first = netStart{now(), "start", resultVersion, phase, network, gate.Reports(p)}
 	l.mu.Unlock()
@@ -128,6 +199,9 @@ func (l *netLog) finish(phase string, p plan.Plan, s egress.Summary) {
 	if l == nil {
 		return
 	}
+	if l.patient != nil {
+		l.patient.end() // before the lock, which a line that is being written has
+	}
 	x := netEnd{Time: now(), Event: "end", Phase: phase, Denied: s.Denied}
 	if n := gate.NewNetwork(p, s); n != nil {
 		x.Network = *n
@@ -139,6 +213,9 @@ func (l *netLog) finish(phase string, p plan.Plan, s egress.Summary) {
 func (l *netLog) close() error {
 	if l == nil {
 		return nil
+	}
+	if l.patient != nil {
+		l.patient.end() // a start that failed has had no finish
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,9 +248,20 @@ func now() string { return timeText(time.Now()) }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// netLogError tells that the log is not complete.
-func netLogError(name string, err error) error {
-	return &plan.Error{Op: "cannot write all of the network log", Origin: flagOrigin("--net-log " + quoteOdd(name)), Err: err}
+// netLogError tells that the log is not complete: by an error, or by a warning where
+// nobody read it.
+func netLogError(name string, err error, dropped int64) (warning string, _ error) {
+	if errors.Is(err, errUnread) {
+		lost := "its end"
+		switch {
+		case dropped == 1:
+			lost = "1 event and its end"
+		case dropped > 1:
+			lost = fmt.Sprintf("%d events and its end", dropped)
+		}
+		return "the network log lacks " + lost + ": " + err.Error(), nil
+	}
+	return "", &plan.Error{Op: "cannot write all of the network log", Origin: flagOrigin("--net-log " + quoteOdd(name)), Err: err}
 }
 
 // reportable refuses --fail-on-denial where no wall would report a denial.

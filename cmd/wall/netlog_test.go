@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/wallsandbox/wall/egress"
 	"github.com/wallsandbox/wall/plan"
@@ -87,6 +90,132 @@ func TestNetLogTellsThatItIsNotComplete(t *testing.T) {
 	if err := none.close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// fillPipe leaves no room for one byte.
+func fillPipe(t *testing.T, w *os.File) {
+	t.Helper()
+	if err := onDescriptor(w, func(fd int) {
+		for _, size := range []int{4096, 1} {
+			for {
+				if _, err := unix.Write(fd, make([]byte, size)); err != nil {
+					break // EAGAIN: os.Pipe made it so
+				}
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNetLogUnread: a log on a stream waits for its reader as long as the box lives, and
+// not for ever from then on.
+func TestNetLogUnread(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	l, err := (&runFlags{netLog: "-"}).openNetLog(streams{err: w}, profile.Host{}, plan.Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lines = 1000 // more than a pipe holds
+	written := make(chan struct{})
+	l.start("", plan.Plan{})
+	go func() {
+		defer close(written)
+		for range lines {
+			l.event("", egress.Event{Kind: egress.KindDeny})
+		}
+	}()
+	in := bufio.NewScanner(r)
+	for n := range lines + 1 { // the first says what begins
+		if !in.Scan() {
+			t.Fatalf("%d lines, %v", n, in.Err())
+		}
+	}
+	<-written
+
+	fillPipe(t, w) // nobody reads any more
+	full := make(chan struct{})
+	go func() {
+		defer close(full)
+		for range 3 {
+			l.event("", egress.Event{Kind: egress.KindDeny})
+		}
+	}()
+	ended := make(chan error, 1)
+	go func() {
+		l.finish("", plan.Plan{}, egress.Summary{})
+		ended <- l.close()
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errUnread) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("waits for ever")
+	}
+	<-full
+
+	// What wall says then goes where there is room for it, and waits for none.
+	noteUnread(w, errUnread)
+	defer unread.Store(nil)
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		printWarning(w, "nobody hears it")
+	}()
+	select {
+	case <-said:
+	case <-time.After(time.Minute):
+		t.Fatal("waits for ever")
+	}
+	text, err := netLogError("-", errUnread, 3)
+	if text != "the network log lacks 3 events and its end: nobody reads standard error" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestNetLogUnreadStart: neither does one whose command could not be started.
+func TestNetLogUnreadStart(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	l, err := (&runFlags{netLog: "-"}).openNetLog(streams{err: w}, profile.Host{}, plan.Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillPipe(t, w)
+	l.start("", plan.Plan{})
+	full := make(chan struct{})
+	go func() {
+		defer close(full)
+		l.event("", egress.Event{Kind: egress.KindDeny})
+	}()
+	for start := time.Now(); l.mu.TryLock(); time.Sleep(time.Millisecond) { // until it is being written
+		l.mu.Unlock()
+		if time.Since(start) > time.Minute {
+			t.Fatal("nothing is written")
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.close() }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errUnread) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("waits for ever")
+	}
+	<-full
 }
 
 // TestNetLogFile: the file must lie where the command cannot reach it, because it

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/wallsandbox/wall/plan"
@@ -30,23 +32,43 @@ func printError(w *os.File, err error) {
 // said all.
 const stuckAfter = 2 * time.Second
 
+// unread is standard error when it has turned out that nobody reads it.
+var unread atomic.Pointer[os.File]
+
+// noteUnread remembers that from the error of a log.
+func noteUnread(w *os.File, err error) {
+	if errors.Is(err, errUnread) {
+		unread.Store(w)
+	}
+}
+
 // say writes to a person. A terminal that takes nothing any more, such as one whose
 // connection hangs, does not keep wall from ending: a limit of time would be none.
 func say(w *os.File, text string) {
-	written := make(chan struct{})
-	write := func() {
-		// There is nowhere left to say that the error stream itself is broken.
-		_, _ = io.WriteString(w, text)
-		close(written)
+	// There is nowhere left to say that the error stream itself is broken.
+	_ = tell(w, text)
+}
+
+// tell is say for those who have somebody else to tell that it failed.
+func tell(w *os.File, text string) error {
+	write := func() error {
+		_, err := io.WriteString(w, text)
+		return err
 	}
-	if !isTerminal(w) {
-		write()
-		return
+	nobody := unread.Load() == w
+	if nobody && !writable(w) {
+		return nil // it is known
 	}
-	go write()
+	if !nobody && !isTerminal(w) {
+		return write()
+	}
+	written := make(chan error, 1)
+	go func() { written <- write() }()
 	select {
-	case <-written:
+	case err := <-written:
+		return err
 	case <-time.After(stuckAfter):
+		return nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -165,7 +166,11 @@ func (b *boxRun) run() error {
 		p, o, err = startSteadily(ctx, s, f, j, p, status, log)
 	}
 	if logErr := log.close(); logErr != nil {
-		err = errors.Join(err, netLogError(f.netLog, logErr))
+		noteUnread(s.err, logErr)
+		w, logErr := netLogError(f.netLog, logErr, o.result.Network.Dropped)
+		if err = errors.Join(err, logErr); w != "" {
+			o.warnings = append(o.warnings, w)
+		}
 	}
 	if d := gate.NewDenials(p, o.result.Network); f.failOnDenial && d.Count > 0 && err == nil && !o.terminated && o.result.Signal != unix.SIGINT {
 		o.denied, err = true, d.DeniedError()
@@ -194,7 +199,9 @@ func (b *boxRun) run() error {
 		// The command can bring this about, so that it must not change the status.
 		printWarning(s.err, "something of this run is left: "+inOne(o.cleanup))
 	}
-	printDenials(s.err, p, o.result.Network)
+	var denials bytes.Buffer
+	printDenials(&denials, p, o.result.Network)
+	say(s.err, denials.String())
 	if o.kept != "" {
 		say(s.err, "wall: kept: "+oneLine(o.kept)+"\n")
 	}

@@ -53,6 +53,17 @@ func onDescriptor(file *os.File, f func(fd int)) error {
 	return conn.Control(func(fd uintptr) { f(int(fd)) })
 }
 
+// writable reports whether f takes something now.
+func writable(f *os.File) bool {
+	ready := false
+	_ = onDescriptor(f, func(fd int) { // a closed one takes nothing
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := ignoringEINTR(func() (int, error) { return unix.Poll(fds, 0) })
+		ready = err == nil && n == 1 && fds[0].Revents&unix.POLLOUT != 0
+	})
+	return ready
+}
+
 // isTerminal reports whether f is a terminal; see [onDescriptor].
 func isTerminal(f *os.File) bool {
 	is := false
