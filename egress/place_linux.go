@@ -80,11 +80,24 @@ func (p *place) leave() {
 		return
 	}
 	p.held = false
-	p.pipes.placed.Add(-1)
-	if p.at >= 0 && unix.SchedSetaffinity(0, &p.whole) != nil {
+	defer p.pipes.placed.Add(-1)
+	if p.at >= 0 && (!p.kept() || unix.SchedSetaffinity(0, &p.whole) != nil) {
 		return // the thread stays locked, and ends with the goroutine
 	}
 	runtime.UnlockOSThread()
+}
+
+// kept reports whether the thread's processors are those that it has from here. Somebody
+// else may have changed them, for all threads of the process: taskset(1), or the kernel
+// when a processor is gone.
+func (p *place) kept() bool {
+	want := p.whole
+	if p.at >= 0 {
+		want.Zero()
+		want.Set(p.at)
+	}
+	var now unix.CPUSet
+	return unix.SchedGetaffinity(0, &now) == nil && now == want
 }
 
 // wait waits for a socket on the thread of the place. With ok = false there is no place,
@@ -115,13 +128,17 @@ func (p *place) follow(fd int) {
 
 // saw notes where the reader was, and goes there when it stays.
 func (p *place) saw(cpu int) {
-	if !p.whole.IsSet(cpu) {
+	if cpu < 0 || !p.whole.IsSet(cpu) { // -1: the kernel does not know. IsSet would take it for 63
 		return
 	}
 	if cpu != p.next {
 		p.next, p.seen = cpu, 0
 	}
 	if p.seen++; p.seen < enoughSeen || cpu == p.at {
+		return
+	}
+	p.seen = 0 // where that fails, not each time
+	if !p.kept() {
 		return
 	}
 	var only unix.CPUSet

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -196,4 +197,100 @@ func TestPlaceFollows(t *testing.T) {
 		}
 	}()
 	<-done
+}
+
+// TestPlaceOnNone: the kernel gives -1 for a processor that it does not know. A thread
+// that may use the last one of a word of the mask does not take it for that.
+func TestPlaceOnNone(t *testing.T) {
+	p := place{pipes: newPipes(1), at: -1}
+	p.whole.Set(63)
+	for range 2 * enoughSeen {
+		p.saw(-1)
+	}
+	if p.seen != 0 {
+		t.Error("seen on no processor")
+	}
+}
+
+// notOnFirst calls f locked to a thread that is not the first one of the process, which
+// the runtime parks when others end.
+func notOnFirst(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		notOnFirst(f)
+	}()
+	<-done
+}
+
+// TestPlaceEnds: a thread whose processors are not those that the place gave it, or
+// cannot be given back, is nobody's afterwards: neither overruled nor passed on.
+func TestPlaceEnds(t *testing.T) {
+	var whole, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &whole); err != nil {
+		t.Fatal(err)
+	}
+	first := 0
+	for !whole.IsSet(first) {
+		first++
+	}
+	only.Set(first)
+	others := whole
+	others.Clear(first)
+	for _, refused := range []bool{true, false} {
+		if !refused && whole.Count() == 1 {
+			continue // nobody can give it others
+		}
+		tid := make(chan int)
+		go notOnFirst(func() {
+			p := place{pipes: newPipes(1), since: time.Now()}
+			p.pipes.placeable, p.pipes.fastTime = true, 1<<62
+			p.passed(fastSize)
+			runtime.UnlockOSThread()
+			for range enoughSeen {
+				p.saw(first)
+			}
+			if !p.held || p.at != first {
+				t.Errorf("held: %t, on the processor %d", p.held, p.at)
+			}
+			want := only
+			if refused {
+				p.whole.Zero() // the kernel refuses that
+			} else {
+				want = others
+				if err := unix.SchedSetaffinity(0, &others); err != nil {
+					t.Error(err)
+				}
+				p.at = -1 // so that it would move
+				for range 2 * enoughSeen {
+					p.saw(first)
+				}
+				p.at = first
+			}
+			p.leave()
+			var now unix.CPUSet
+			if err := unix.SchedGetaffinity(0, &now); err != nil || now != want {
+				t.Errorf("refused: %t, %d processors, %v", refused, now.Count(), err)
+			}
+			if p.held || p.pipes.placed.Load() != 0 {
+				t.Error("not given up")
+			}
+			tid <- unix.Gettid()
+		})
+		thread := <-tid
+		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(thread)); os.IsNotExist(err) {
+				break
+			}
+			if time.Since(start) > time.Minute {
+				t.Fatalf("refused: %t: the thread goes on", refused)
+			}
+		}
+	}
 }
