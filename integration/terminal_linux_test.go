@@ -1028,11 +1028,27 @@ func (s *screen) setModes(m unix.Termios) {
 	}
 }
 
+// stopAll stops a process and waits until it is.
+func stopAll(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "stopped", func() bool {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return strings.Contains(string(text), ") T ")
+	})
+}
+
 // TestTTYGuardian: the terminal is restored, too, when wall is given no chance to. The
 // leader of the session is a shell, since the kernel itself resets the terminal at its end.
 func TestTTYGuardian(t *testing.T) {
-	for _, sig := range []syscall.Signal{unix.SIGKILL, unix.SIGABRT, 34, unix.SIGTERM} {
-		t.Run(sig.String(), func(t *testing.T) {
+	for _, tt := range []struct {
+		sig     syscall.Signal
+		stopped bool // somebody has stopped the guardian
+	}{{unix.SIGKILL, false}, {unix.SIGKILL, true}, {unix.SIGABRT, false}, {34, false}, {unix.SIGTERM, false}} {
+		t.Run(fmt.Sprintf("%v, stopped=%t", tt.sig, tt.stopped), func(t *testing.T) {
+			sig := tt.sig
 			b := newBox(t, "gate")
 			cmd := exec.Command("/bin/sh", append([]string{"-c", `sh -c 'echo "pid=$$."; exec "$@"' x "$@"; echo "over $?"; until [ -e go ]; do sleep 0.05; done`, "x"},
 				b.argv("/bin/sh", "-c", "echo ready; exec cat")...)...)
@@ -1076,7 +1092,8 @@ func TestTTYGuardian(t *testing.T) {
 			for _, l := range links {
 				to, err := os.Readlink(l)
 				switch {
-				case err != nil, filepath.Base(l) == "0", filepath.Base(l) == "1", to == "/dev/null":
+				case err != nil:
+				case filepath.Base(l) == "0" && strings.HasPrefix(to, "/dev/pts/"), filepath.Base(l) <= "2" && strings.HasPrefix(to, "pipe:"):
 				case strings.HasPrefix(to, "/sys/fs/cgroup/"), strings.HasPrefix(to, "/proc/"), strings.HasPrefix(to, "anon_inode:"): // the Go runtime's
 				default:
 					t.Errorf("descriptor %s is %s", filepath.Base(l), to)
@@ -1086,6 +1103,9 @@ func TestTTYGuardian(t *testing.T) {
 				if err := unix.Kill(guard, s); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if tt.stopped {
+				stopAll(t, guard)
 			}
 			if err := unix.Kill(pid, sig); err != nil {
 				t.Fatal(err)
@@ -1116,7 +1136,7 @@ func TestTTYGuardianLeaves(t *testing.T) {
 			if raw == before {
 				t.Fatal("not raw")
 			}
-			wall := childNamed(t, s.cmd.Process.Pid, "wall")
+			wall := childNamed(t, s.cmd.Process.Pid, filepath.Base(wallBin))
 			guard := childNamed(t, wall, guardian)
 			if stop == "SIGSTOP" { // wall cannot give the terminal back
 				if err := unix.Kill(wall, unix.SIGSTOP); err != nil {
@@ -1152,6 +1172,7 @@ func TestTTYGuardianEnds(t *testing.T) {
 	s := onScreen(t, b.cmd("/bin/sh", "-c", "echo ready; read x; exit 7"))
 	s.expect("ready")
 	guard := childNamed(t, s.cmd.Process.Pid, guardian)
+	stopAll(t, guard) // also when somebody has stopped it
 	s.typeIn("\n")
 	if code := s.end(); code != 7 {
 		t.Errorf("exit status %d", code)
@@ -1182,6 +1203,68 @@ func TestTTYGuardianEnds(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
+}
+
+// TestTTYGuardianAtAnyMoment: whenever wall is killed, from its first moment on, the
+// terminal is as it was, and no guardian is left.
+func TestTTYGuardianAtAnyMoment(t *testing.T) {
+	b := newBox(t, "gate")
+	// Each line that it reads starts wall once.
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `while read x; do sh -c 'echo "pid=$$."; exec "$@"' x "$@"; echo "over $?"; until [ -e go ]; do sleep 0.01; done; rm go; done`, "x"},
+		b.argv("/bin/sh", "-c", "exec cat")...)...)
+	cmd.Dir = b.ws
+	s := onScreen(t, cmd)
+	before := s.modes()
+	raw := 0
+	for round := range 20 {
+		s.typeIn("\n")
+		pid, err := strconv.Atoi(s.expect(`pid=(\d+)\.`)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// From the exec of wall to some time after it has taken the terminal, however
+		// long either takes on this machine: half of the rounds wait for that.
+		if round%2 == 1 {
+			until(t, "raw", func() bool { return s.modes() != before })
+		}
+		time.Sleep(time.Duration(round) * time.Millisecond / 2)
+		if s.modes() != before {
+			raw++
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		s.expect("over 137\r?\n")
+		until(t, "without guardian", func() bool { return !inSession(s.cmd.Process.Pid, guardian) })
+		if after := s.modes(); after != before {
+			t.Fatalf("round %d: modes %+v, were %+v", round, after, before)
+		}
+		write(t, b.ws+"/go", "")
+	}
+	if raw < 10 {
+		t.Errorf("killed %d times with the terminal taken", raw)
+	}
+	s.typeIn("\x04")
+	s.end()
+}
+
+// inSession reports whether there is a process of that name in a session. One that has not
+// got its name yet counts, too.
+func inSession(leader int, name string) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		text, _ := os.ReadFile(file)
+		_, rest, _ := strings.Cut(string(text), "(")
+		is, rest, ok := strings.Cut(rest, ") ")
+		fields := strings.Fields(rest)
+		if !ok || len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" || fields[3] != strconv.Itoa(leader) {
+			continue
+		}
+		if is == name || is == "exe" || is == filepath.Base(wallBin) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestTmuxKilled: the shell of a tmux window is usable after wall was killed.

@@ -25,7 +25,8 @@ const guardianName = "terminal-guard"
 //
 // It has a process group of its own, so that neither the terminal nor the caller's
 // shell signals it with this process: what kills or stops the job leaves it alone, and
-// the shell does not see it. It stays in the session, since the kernel tells the
+// the shell does not see it. Should somebody stop it, the kernel continues it when this
+// process dies: its group is an orphaned one then, see setpgid(2). It stays in the session, since the kernel tells the
 // foreground of a terminal there only.
 type guardian struct {
 	pid, pidfd int
@@ -44,7 +45,7 @@ const (
 // A guardOrder is what a guardian is told first. Both sides are the same binary.
 type guardOrder struct {
 	saved, raw unix.Termios
-	groups     [3]int32 // process groups in whose foreground it may act
+	groups     [3]int32 // that may be in the foreground when it acts
 }
 
 func (o *guardOrder) bytes() []byte {
@@ -78,7 +79,7 @@ func startGuardian(fd int, order guardOrder) (*guardian, error) {
 	g.pid, err = syscall.ForkExec("/proc/self/exe", []string{guardianName}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
-		Files: []uintptr{uintptr(fd), uintptr(r)},
+		Files: []uintptr{uintptr(fd), uintptr(r), uintptr(r)}, // the Go runtime wants three, and /dev/null for one that lacks
 		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &g.pidfd},
 	})
 	if err == nil {
@@ -129,10 +130,12 @@ func guardianMain() {
 }
 
 func guardTerminal() error {
-	if err := prctl(unix.PR_SET_DUMPABLE, 0, 0); err != nil {
+	// First, while the main goroutine is certain to be on the thread that has the
+	// name of the process.
+	if err := prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(guardianName+"\x00"))), 0); err != nil {
 		return err
 	}
-	if err := prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(guardianName+"\x00"))), 0); err != nil {
+	if err := prctl(unix.PR_SET_DUMPABLE, 0, 0); err != nil {
 		return err
 	}
 	if err := closeInherited(); err != nil {
@@ -158,18 +161,27 @@ func guardTerminal() error {
 		return nil
 	}
 	return withoutTTOU(func() error {
+		// The last look, right before: the caller's shell has heard of the death, too,
+		// and may set modes of its own at any moment. The kernel has nothing that
+		// compares and sets in one.
+		if !order.unchanged() {
+			return nil
+		}
 		return retry(func() error { return unix.IoctlSetTermios(0, unix.TCSETS, &order.saved) })
 	})
 }
 
-// mayRestore reports whether the terminal is as the launcher left it. Whoever has
-// changed it since, or has it in the foreground now, knows what modes it is to have:
-// another job, or another launcher, whose modes are these too.
-func (o *guardOrder) mayRestore() bool {
+// unchanged reports whether the terminal is as the launcher left it. Whoever has
+// changed it since knows what modes it is to have.
+func (o *guardOrder) unchanged() bool {
 	is, err := unix.IoctlGetTermios(0, unix.TCGETS)
-	if err != nil || is.Iflag != o.raw.Iflag || is.Oflag != o.raw.Oflag || is.Lflag != o.raw.Lflag || is.Cc != o.raw.Cc {
-		return false // speeds and the like are the driver's to round
-	}
+	return err == nil && is.Iflag == o.raw.Iflag && is.Oflag == o.raw.Oflag && is.Lflag == o.raw.Lflag && is.Cc == o.raw.Cc // speeds and the like are the driver's to round
+}
+
+// mayRestore reports whether nobody else has the terminal in the foreground now, who
+// knows what modes it is to have: another job, or another launcher, whose modes are
+// the same.
+func (o *guardOrder) mayRestore() bool {
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
 	if err != nil || group <= 0 {
 		return true // nobody's controlling terminal, or not this session's
