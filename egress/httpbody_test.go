@@ -122,7 +122,7 @@ func (w *world) requestTo(sent string, answer string) (host, box string) {
 	w.name("example.org", "93.184.215.14")
 	w.host("93.184.215.14:80", func(c *net.TCPConn) {
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		if answer != "" { // as soon as there is a request
 			head := make([]byte, 1)
 			io.ReadFull(c, head)
@@ -140,7 +140,7 @@ func (w *world) requestTo(sent string, answer string) (host, box string) {
 		w.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	io.WriteString(c, sent)
 	if answer == "" {
 		c.(*net.TCPConn).CloseWrite()
@@ -149,7 +149,7 @@ func (w *world) requestTo(sent string, answer string) (host, box string) {
 	c.Close()
 	select {
 	case host = <-got:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		w.Fatalf("the host got nothing; the events are %+v", w.events())
 	}
 	return host, string(b)
@@ -217,7 +217,7 @@ func TestOneRequestKeptOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	io.WriteString(c, crlf("GET http://example.org/ HTTP/1.1", "Host: example.org"))
 	b := make([]byte, len(answer))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != answer {

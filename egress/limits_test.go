@@ -46,14 +46,15 @@ func certificate(t testing.TB) tls.Certificate {
 func TestCheckSNI(t *testing.T) {
 	n := ruled(t, "example.org 443", "93.184.215.0/24 443")
 	n.CheckSNI = true
-	w := newWorld(t, n, inTime(2*time.Second))
+	w := newWorld(t, n, inTime(patience))
 	w.name("example.org", "93.184.215.14")
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
-	w.host("93.184.215.14:443", func(c *net.TCPConn) {
+	secure := func(c *net.TCPConn) {
 		s := tls.Server(c, config)
 		io.Copy(s, s)
 		s.Close()
-	})
+	}
+	w.host("93.184.215.14:443", secure)
 	handshake := func(c net.Conn, name string) error {
 		s := tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 		if err := s.Handshake(); err != nil {
@@ -104,6 +105,9 @@ func TestCheckSNI(t *testing.T) {
 	}
 
 	// A handshake that does not come to an end.
+	w = newWorld(t, n, inTime(2*time.Second))
+	w.name("example.org", "93.184.215.14")
+	w.host("93.184.215.14:443", secure)
 	for _, first := range []string{"\x16", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
 		c := w.to("example.org", 443)
 		io.WriteString(c, first)
@@ -178,7 +182,7 @@ func TestSlowHeads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(start.Add(20 * time.Second))
+		conn.SetDeadline(start.Add(patience))
 		io.WriteString(conn, c.say)
 		io.ReadAll(conn)
 		if d := time.Since(start); d < 400*time.Millisecond || d > 15*time.Second {
@@ -206,7 +210,7 @@ func TestBadHeads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(patience))
 		before := countKind(w.events(), KindDeny)
 		io.WriteString(conn, c.head)
 		b, err := io.ReadAll(conn)
@@ -223,7 +227,7 @@ func TestBadHeads(t *testing.T) {
 	}
 	defer conn.Close()
 	conn.(*net.TCPConn).SetNoDelay(true)
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	go func() {
 		io.WriteString(conn, "GET http://example.org/ HTTP/1.1\r\nX: ")
 		for range 70000 {
@@ -284,7 +288,7 @@ func TestRefusedReadsAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(conn, c.say+more); err != nil {
 			t.Fatal(err)
 		}
@@ -350,13 +354,13 @@ func TestLookups(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
-	u.SetDeadline(time.Now().Add(20 * time.Second))
+	u.SetDeadline(time.Now().Add(patience))
 	c, err := net.Dial("tcp4", w.dns)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	u.Write([]byte("junk"))
 	u.Write(make([]byte, 5000))
 	for _, q := range []struct {
@@ -477,7 +481,7 @@ func TestFlood(t *testing.T) {
 				w.target[c.LocalAddr().String()] = netip.AddrPortFrom(w.synthetic("example.org"), 443)
 				w.wake.Broadcast()
 				w.mu.Unlock()
-				c.SetDeadline(time.Now().Add(20 * time.Second))
+				c.SetDeadline(time.Now().Add(patience))
 				io.WriteString(c, "x")
 				if _, err := io.ReadFull(c, make([]byte, 1)); err == nil {
 					served.Add(1)
@@ -511,7 +515,7 @@ func TestShortConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		return c.(*net.TCPConn)
 	}
 	one := func(i int) {
@@ -566,7 +570,12 @@ func TestShortConnections(t *testing.T) {
 	g1, f1, h1 := settle()
 	run(10000)
 	g2, f2, h2 := settle()
-	if g2 > g1+4 || f2 > f1+4 || h2 > h1+1<<20 {
+	grown := func() bool { return g2 > g1+4 || f2 > f1+4 || h2 > h1+1<<20 }
+	// What was on the other side of the last ones ends on its own.
+	for end := time.Now().Add(patience / 2); grown() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		g2, f2, h2 = settle()
+	}
+	if grown() {
 		t.Errorf("goroutines %d to %d, descriptors %d to %d, heap %d to %d", g1, g2, f1, f2, h1, h2)
 	}
 	if sum := w.Close(); sum.Opened < 8000 || sum.Denied < 2500 || len(sum.Denials) != 1 {
@@ -680,7 +689,7 @@ func TestSlowObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
-	u.SetDeadline(time.Now().Add(20 * time.Second))
+	u.SetDeadline(time.Now().Add(patience))
 	const lookups = queueLength + 500
 	message := packQuery(t, "example.org", dnsmessage.TypeA)
 	for range lookups {

@@ -51,7 +51,7 @@ func TestPlace(t *testing.T) {
 	whole := processors(t)[0]
 	w := newWorld(t, ruled(t, "example.org 443"), alwaysFast)
 	a, b := w.pair()
-	a.SetDeadline(time.Now().Add(20 * time.Second))
+	a.SetDeadline(time.Now().Add(patience))
 	data := make([]byte, 8*fastSize)
 	for i := range data {
 		data[i] = byte(i * i >> 7)

@@ -114,7 +114,7 @@ func (w *world) proxyHTTP(format string, args ...any) (status int, c net.Conn, r
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	fmt.Fprintf(c, format, args...)
 	r = bufio.NewReader(c)
 	response, err := http.ReadResponse(r, &http.Request{Method: "CONNECT"})
@@ -132,7 +132,7 @@ func (w *world) proxySOCKS(name string, addr netip.Addr, port int) (code byte, c
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	request := []byte{5, 1, 0, 5, 1, 0}
 	switch {
 	case name != "":
@@ -347,7 +347,8 @@ func TestManyAddresses(t *testing.T) {
 	w.host("93.184.215.14:443", echo) // 93.184.215.13 and 2606:2800::3 refuse
 	wantEcho(t, w.to("example.org", 443), "found")
 	_, dialed := w.calls()
-	if want := []string{"[2606:2800::1]:443", "93.184.215.13:443", "[2606:2800::2]:443", "93.184.215.14:443"}; !slices.Equal(dialed, want) {
+	// Where the last one takes long to answer, another one is tried.
+	if want := []string{"[2606:2800::1]:443", "93.184.215.13:443", "[2606:2800::2]:443", "93.184.215.14:443"}; !slices.Equal(dialed[:min(len(want), len(dialed))], want) {
 		t.Errorf("dialled %v, want %v", dialed, want)
 	}
 	if e := w.find(KindOpen); e.Addr != "93.184.215.14" {
@@ -412,9 +413,10 @@ func TestUnreachable(t *testing.T) {
 		{"slow2.example", []string{"93.184.215.22", "93.184.215.23", "2606:2800::1"}, "no answer in 10s", SOCKSTimeout, 504},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within := 20 * time.Second
+			within := patience
 			if c.code == SOCKSTimeout {
-				within = 600 * time.Millisecond
+				within = 2 * time.Second // for a head, too
+				t.Parallel()
 			}
 			w := newWorld(t, ruled(t, c.name+" 443"), inTime(within))
 			if c.addrs != nil {
@@ -440,7 +442,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestSlowHeadAndHost: the time for a head and the time for a host add up.
 func TestSlowHeadAndHost(t *testing.T) {
-	const half = time.Second
+	const half = 2 * time.Second
 	w := newWorld(t, ruled(t, "example.org 443"), func(w *world, o *Options, k *Sockets) {
 		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			time.Sleep(half * 3 / 2)
@@ -455,7 +457,7 @@ func TestSlowHeadAndHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	io.WriteString(c, "CONNECT example.org:443 HTTP/1.1\r\n")
 	time.Sleep(half)
 	io.WriteString(c, "Host: example.org:443\r\n\r\n")
@@ -471,7 +473,7 @@ func TestSlowHeadAndHost(t *testing.T) {
 func TestUpstream(t *testing.T) {
 	n := ruled(t, "example.org 443", "198.51.100.0/24 22", "2606:2800::/32 22")
 	n.Upstream = plan.Upstream{URL: "http://proxy.corp.example:3128"}
-	w := newWorld(t, n, inTime(2*time.Second))
+	w := newWorld(t, n, inTime(5*time.Second))
 	heads := make(chan string, 10)
 	answers := make(chan string, 1)
 	w.host("proxy.corp.example:3128", func(c *net.TCPConn) {
@@ -641,7 +643,7 @@ func TestPublish(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		return c.(*net.TCPConn)
 	}
 	wantResetAt(t, fmt.Sprintf("127.0.0.1:%d", port))
@@ -709,8 +711,8 @@ func TestPublishLeavesRoom(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		w.tune = func(s *Server) {
-			s.most = 160                 // whatever the limit of open files
-			s.testOnlyTime = time.Minute // the published port hangs for all of the test
+			s.most = 160               // whatever the limit of open files
+			s.testOnlyTime = time.Hour // the published port hangs for all of the test
 		}
 	})
 	w.name("example.org", "93.184.215.14")
@@ -787,7 +789,7 @@ func freshSocket(t *testing.T) *os.File {
 // connecting waits until the kernel has begun to connect a socket, and not finished.
 func connecting(t *testing.T, f *os.File) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		info, err := unix.GetsockoptTCPInfo(int(f.Fd()), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
 			t.Fatal(err)

@@ -75,6 +75,8 @@ func ruled(t testing.TB, rules ...string) plan.Network {
 	return n
 }
 
+const patience = time.Minute // where an answer is a matter of milliseconds
+
 var worlds atomic.Int64 // that are open
 
 func newWorld(t testing.TB, n plan.Network, change ...func(*world, *Options, *Sockets)) *world {
@@ -273,7 +275,7 @@ func (w *world) redirect(addr netip.Addr, port int) *net.TCPConn {
 	w.wake.Broadcast()
 	w.mu.Unlock()
 	w.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	return c.(*net.TCPConn)
 }
 
@@ -301,7 +303,7 @@ func (w *world) find(kind string) Event {
 
 func (w *world) until(what string, is func() bool) {
 	w.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			w.Fatalf("no %s; the events are %+v", what, w.events())
 		}
@@ -328,7 +330,7 @@ func wantResetAt(t testing.TB, addr string) {
 		return
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	wantReset(t, c)
 }
 
