@@ -170,7 +170,7 @@ func TestPidsLimit(t *testing.T) {
 func TestRemoveWhatTheCommandMade(t *testing.T) {
 	c := need(t, Need{true, true})
 	g := &Group{version: c.Version}
-	if err := g.make(c, Limits{1 << 30, 10}); err != nil {
+	if err := again(func() error { return g.make(c, Limits{1 << 30, 10}) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range g.dirs() {
@@ -194,25 +194,36 @@ func TestCollect(t *testing.T) {
 	c := need(t, Need{true, true})
 	other := c
 	other.ID = "feedfeedfeedfeed"
-	g := &Group{version: c.Version}
-	if err := g.make(other, Limits{1 << 30, 10}); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range other.Dirs() {
-		g.unlock(dir) // as if it had been killed
-	}
 	foreign := c.Memory + "/wall-of-another-program"
 	if err := os.Mkdir(foreign, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Remove(foreign)
-	removed := Collect(c)
-	for _, dir := range other.Dirs() {
-		if !slices.Contains(removed, dir) {
-			t.Errorf("Collect gives %q, want %s among them", removed, dir)
+	for try := 1; ; try++ {
+		g := &Group{version: c.Version}
+		if err := again(func() error { return g.make(other, Limits{1 << 30, 10}) }); err != nil {
+			t.Fatal(err)
 		}
-		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %v, want it to be gone", dir, err)
+		for _, dir := range other.Dirs() {
+			g.unlock(dir) // as if it had been killed
+		}
+		removed := Collect(c)
+		told := true
+		for _, dir := range other.Dirs() {
+			told = told && slices.Contains(removed, dir)
+			for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+				if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+					break
+				} else if time.Since(begin) > 30*time.Second {
+					t.Fatalf("%s: %v, want it to be gone", dir, err)
+				}
+			}
+		}
+		if told {
+			break
+		}
+		if try == 5 { // runs of other tests collect, too
+			t.Fatalf("Collect gives %q, want %q among them", removed, other.Dirs())
 		}
 	}
 	if _, err := os.Stat(foreign); err != nil {

@@ -757,15 +757,21 @@ func TestNetworkDescriptorsOfInit(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		sockets := 0
-		names, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", c.Pid()))
-		if err != nil || len(names) < 5 {
-			t.Errorf("%q, %v", names, err)
-		}
-		for _, name := range names {
-			if to, _ := os.Readlink(name); strings.HasPrefix(to, "socket:") {
-				sockets++
+		count := func() (sockets int) {
+			names, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", c.Pid()))
+			if err != nil || len(names) < 5 {
+				t.Errorf("%q, %v", names, err)
 			}
+			for _, name := range names {
+				if to, _ := os.Readlink(name); strings.HasPrefix(to, "socket:") {
+					sockets++
+				}
+			}
+			return sockets
+		}
+		sockets := count()
+		for end := time.Now().Add(clientPatience / 4); sockets != want && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			sockets = count() // the command may run before pid 1 has closed what it does not need
 		}
 		c.Kill()
 		c.Wait()

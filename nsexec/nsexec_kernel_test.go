@@ -925,23 +925,28 @@ func TestTextOfAnotherType(t *testing.T) {
 
 // The mount table of the host is the same during and after a run.
 func TestHostMountsUnchanged(t *testing.T) {
-	before, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := Command(testPlan(t, sh("read x")...))
-	r, w := io.Pipe()
-	c.Stdin = r
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	during, _ := os.ReadFile("/proc/self/mountinfo")
-	w.Write([]byte("\n"))
-	w.Close()
-	c.Wait()
-	after, _ := os.ReadFile("/proc/self/mountinfo")
-	if !bytes.Equal(before, during) || !bytes.Equal(before, after) {
-		t.Error("the mount table changed")
+	for try := 1; ; try++ {
+		before, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Command(testPlan(t, sh("read x")...))
+		r, w := io.Pipe()
+		c.Stdin = r
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		during, _ := os.ReadFile("/proc/self/mountinfo")
+		w.Write([]byte("\n"))
+		w.Close()
+		c.Wait()
+		after, _ := os.ReadFile("/proc/self/mountinfo")
+		if bytes.Equal(before, during) && bytes.Equal(before, after) {
+			break
+		}
+		if try == 5 { // others on the host mount, too, and not each time
+			t.Fatal("the mount table changed")
+		}
 	}
 }
 
