@@ -132,7 +132,7 @@ func TestOrphans(t *testing.T) {
 // alive reports whether the process is there in a while: an orphan that was killed
 // waits for init to notice.
 func alive(pid int) bool {
-	for range 200 {
+	for range 6000 {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
 			return false
@@ -145,7 +145,7 @@ func alive(pid int) bool {
 // TestHeldOutput: a daemon that left the process group and holds the output does
 // not keep the gate from its verdict, and is told about.
 func TestHeldOutput(t *testing.T) {
-	r := Run(context.Background(), sh(t, "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.5; echo done"), Options{})
+	r := Run(context.Background(), sh(t, "setsid sh -c 'echo $$; : >held; exec sleep 1000' & while [ ! -e held ]; do sleep 0.01; done; echo done"), Options{})
 	if r.Status != Passed || !strings.Contains(r.Output.Text, "done") {
 		t.Errorf("%s, %q", r.Status, r.Output.Text)
 	}

@@ -154,7 +154,7 @@ func TestCleanupKeepsTheStatus(t *testing.T) {
 		var file string
 		go func() {
 			failed <- func() error {
-				for range 1000 {
+				for range 6000 {
 					if found, _ := filepath.Glob(root + "/wall-*/wall-*/home/f"); len(found) == 1 {
 						file = found[0]
 						return errors.Join(immutable(file, 1), os.WriteFile(ws+"/go", nil, 0o600))

@@ -114,7 +114,7 @@ termios.tcflow(1, termios.TCOOFF)
 		{"failure", "sys.exit(3)", nil, false, 3},
 		{"killed", "os.kill(os.getpid(), 9)", nil, false, 137},
 		{"no result", "os.makedirs('out.json/full')", []string{"--json", "out.json"}, false, 125},
-		{"SIGTERM to wall", "import time; time.sleep(60)", nil, true, 143},
+		{"SIGTERM to wall", "import time; time.sleep(600)", nil, true, 143},
 		{"without walls", "", []string{"--enforce", "off"}, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ termios.tcflow(1, termios.TCOOFF)
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("output is held back")
 			}
 		})

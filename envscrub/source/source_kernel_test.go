@@ -467,7 +467,7 @@ func ended(t *testing.T, pidFile string) {
 	data, err := os.ReadFile(pidFile)
 	must(t, err)
 	pid := strings.TrimSpace(string(data))
-	for range 1000 {
+	for range 6000 {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
@@ -484,7 +484,7 @@ func TestCommandTimeLimit(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if reason == "deadline" {
 			cancel()
-			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel = context.WithTimeout(t.Context(), 4*time.Second) // to write its files
 		}
 		go func() {
 			for reason == "cancel" && ctx.Err() == nil {
@@ -645,7 +645,7 @@ func startBus(t *testing.T) string {
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`, 0o600)
 	var log strings.Builder
 	run(t, &log, exec.Command("dbus-daemon", "--config-file="+dir+"/config", "--nofork", "--nopidfile", "--nosyslog"))
-	for range 1000 {
+	for range 6000 {
 		if c, err := net.Dial("unix", socket); err == nil {
 			must(t, c.Close())
 			return "unix:path=" + strings.ReplaceAll(socket, " ", "%20")
@@ -684,7 +684,7 @@ func startDesktop(t *testing.T) desktop {
 	t.Cleanup(func() { must(t, d.conn.Close()) })
 	service := d.conn.Object(serviceName, servicePath)
 	var ignored, collections dbus.Variant
-	for range 3000 {
+	for range 6000 {
 		err = service.Call("org.freedesktop.DBus.Properties.Get", 0, "org.freedesktop.Secret.Service", "Collections").Store(&collections)
 		if err == nil && strings.Contains(collections.String(), "/login") {
 			break
