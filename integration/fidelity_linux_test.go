@@ -186,7 +186,7 @@ if __name__ == "__main__": unittest.main()
 `)
 		start := time.Now()
 		b.run("/usr/bin/python3", "-m", "unittest", "-q").ok(t)
-		if d := time.Since(start); d > 20*time.Second {
+		if d := time.Since(start); d > 2*time.Minute {
 			t.Errorf("took %v", d)
 		}
 	})
@@ -227,12 +227,12 @@ func TestDoServer(t *testing.T) {
 			if addr == "::1" {
 				url = "http://[::1]:8765/page"
 			}
-			out := b.sh(`/usr/bin/python3 -m http.server --bind "$1" 8765 >/dev/null 2>&1 & curl -sg --retry 50 --retry-connrefused --retry-delay 0 --retry-max-time 10 "$2"`, addr, url).ok(t)
+			out := b.sh(`/usr/bin/python3 -m http.server --bind "$1" 8765 >/dev/null 2>&1 & curl -sg --retry 50 --retry-connrefused --retry-delay 0 --retry-max-time 60 "$2"`, addr, url).ok(t)
 			if out != "hello\n" {
 				t.Errorf("%s: %q", addr, out)
 			}
 		}
-		out := b.sh(`/usr/bin/python3 -m http.server --bind 127.0.0.1 8765 >/dev/null 2>&1 & curl -s --retry 50 --retry-connrefused --retry-delay 0 --retry-max-time 10 http://localhost:8765/page`).ok(t)
+		out := b.sh(`/usr/bin/python3 -m http.server --bind 127.0.0.1 8765 >/dev/null 2>&1 & curl -s --retry 50 --retry-connrefused --retry-delay 0 --retry-max-time 60 http://localhost:8765/page`).ok(t)
 		if out != "hello\n" {
 			t.Errorf("localhost: %q", out)
 		}
@@ -244,15 +244,21 @@ func TestDoOffline(t *testing.T) {
 	need(t, "getent", "curl")
 	both(t, func(t *testing.T, profile string) {
 		b := newBox(t, profile)
-		start := time.Now()
-		if r := b.run("getent", "ahosts", "example.com"); r.code == 0 {
-			t.Errorf("example.com resolves: %q", r.out)
-		}
-		if r := b.run("curl", "-sS", "http://example.com/"); r.code != 6 { // could not resolve host
-			t.Errorf("curl: %d %q", r.code, r.err)
-		}
-		if d := time.Since(start); d > 5*time.Second { // the resolver's own time limit
-			t.Errorf("took %v", d)
+		for try := 1; ; try++ {
+			start := time.Now()
+			if r := b.run("getent", "ahosts", "example.com"); r.code == 0 {
+				t.Errorf("example.com resolves: %q", r.out)
+			}
+			if r := b.run("curl", "-sS", "http://example.com/"); r.code != 6 { // could not resolve host
+				t.Errorf("curl: %d %q", r.code, r.err)
+			}
+			d := time.Since(start)
+			if d <= 5*time.Second { // the resolver's own time limit
+				break
+			}
+			if try == 5 { // the machine may be busy
+				t.Fatalf("took %v", d)
+			}
 		}
 		b.sh(`getent hosts localhost && getent ahosts "$(hostname)"`).ok(t)
 	})

@@ -791,7 +791,7 @@ chmod 600 "$HOME/.ssh/authorized_keys"
 		wait = append(wait, portSSH)
 	}
 	for _, port := range wait {
-		if !within(20*time.Second, func() bool {
+		if !within(time.Minute, func() bool {
 			c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 			if err == nil {
 				c.Close()

@@ -569,7 +569,7 @@ func TestForgery(t *testing.T) {
 			} else if r.code != 41 {
 				t.Logf("after %q: exit status %d instead of 41", attack, r.code)
 			}
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > 2*time.Minute {
 				t.Errorf("after %q the run took %v", attack, d)
 			}
 		}
@@ -643,23 +643,29 @@ func TestSymlinkRace(t *testing.T) {
 // TestLoopbackPrivate: a port of the box is not reachable from the host.
 // Promise 16 seen from outside.
 func TestLoopbackPrivate(t *testing.T) {
-	b := newBox(t, "gate")
-	cmd := b.cmd(probeBin, "serve", nonce())
-	in, _ := cmd.StdinPipe()
-	out, _ := cmd.StdoutPipe()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var key, port int
-	if _, err := fmt.Fscanln(out, new(string), &key, &port); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
+	for try := 1; ; try++ {
+		b := newBox(t, "gate")
+		cmd := b.cmd(probeBin, "serve", nonce())
+		in, _ := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var key, port int
+		if _, err := fmt.Fscanln(out, new(string), &key, &port); err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
+		in.Close()
+		_ = cmd.Wait()
+		if err != nil {
+			break
+		}
 		c.Close()
-		t.Errorf("port %d of the box answers on the host", port)
+		if try == 3 { // somebody on the host may have the same number
+			t.Fatalf("port %d of the box answers on the host", port)
+		}
 	}
-	in.Close()
-	_ = cmd.Wait()
 }
 
 // TestPlaceholderShared: what one run made to stand for an absent .git keeps
