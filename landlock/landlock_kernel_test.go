@@ -782,7 +782,7 @@ func TestKernelOpenErrors(t *testing.T) {
 	if _, err := (Ruleset{}).Open(); err == nil {
 		t.Error("an empty ruleset was opened")
 	}
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before { // what an earlier test left may be closed meanwhile
 		t.Errorf("%d descriptors open before, %d after", before, after)
 	}
 }

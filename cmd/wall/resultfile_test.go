@@ -125,7 +125,7 @@ func TestOpenTrustedClosesItsDescriptors(t *testing.T) {
 			unix.Close(fd)
 		}
 	}
-	if after := count(); after != before {
+	if after := count(); after > before { // what an earlier test left may be closed meanwhile
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
