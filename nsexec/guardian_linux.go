@@ -144,27 +144,25 @@ func guardTerminal() error {
 	if err := ignoreSignals(); err != nil { // it ends when the pipe does
 		return err
 	}
-	var order guardOrder
-	launcher := fdReader(1)
-	if _, err := io.ReadFull(launcher, order.bytes()); err != nil {
-		return nil // it died before it took anything
-	}
-	state := guardLeft
-	for buf := make([]byte, 64); ; {
-		n, err := launcher.Read(buf)
-		if err != nil {
-			break
-		}
-		state = buf[n-1]
-	}
-	if state != guardTaken || !order.mayRestore() {
-		return nil
-	}
+	// All that takes time is done before it waits: the caller's shell hears of the death
+	// right after, and may look at the terminal.
 	return withoutTTOU(func() error {
-		// The last look, right before: the caller's shell has heard of the death, too,
-		// and may set modes of its own at any moment. The kernel has nothing that
+		var order guardOrder
+		launcher := fdReader(1)
+		if _, err := io.ReadFull(launcher, order.bytes()); err != nil {
+			return nil // it died before it took anything
+		}
+		state := guardLeft
+		for buf := make([]byte, 64); ; {
+			n, err := launcher.Read(buf)
+			if err != nil {
+				break
+			}
+			state = buf[n-1]
+		}
+		// The modes last, right before they are set: the kernel has nothing that
 		// compares and sets in one.
-		if !order.unchanged() {
+		if state != guardTaken || !order.mayRestore() || !order.unchanged() {
 			return nil
 		}
 		return retry(func() error { return unix.IoctlSetTermios(0, unix.TCSETS, &order.saved) })
