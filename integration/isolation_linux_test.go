@@ -242,7 +242,7 @@ func TestSignalGroup(t *testing.T) {
 		b.bare = column == "bare"
 		// The sleeping shell is a bystander in the launcher's process group.
 		cmd := b.cmd(probeBin, "try", "kill-group", fmt.Sprint(int(unix.SIGUSR1)))
-		cmd.Args = append([]string{"/bin/sh", "-c", `sleep 30 & bystander=$!; trap "" USR1; "$@" >/dev/null || exit 9
+		cmd.Args = append([]string{"/bin/sh", "-c", `sleep 600 & bystander=$!; trap "" USR1; "$@" >/dev/null || exit 9
 			kill -0 $bystander && sleep 0.05 && [ "$(cut -d" " -f3 /proc/$bystander/stat)" = S ] && kill $bystander && exit 0; exit 8`, "sh"}, cmd.Args...)
 		cmd.Path = "/bin/sh"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -254,7 +254,7 @@ func TestSignalGroup(t *testing.T) {
 			t.Errorf("%s: status %d, want %d (8: a signal of the command reached the bystander)\n%s", column, r.code, want, r.err)
 		}
 		cmd = b.cmd(probeBin, "try", "renice-group")
-		cmd.Args = append([]string{"/bin/sh", "-c", `sleep 30 & bystander=$!; "$@" >/dev/null; cut -d" " -f19 /proc/$bystander/stat; kill $bystander`, "sh"}, cmd.Args...)
+		cmd.Args = append([]string{"/bin/sh", "-c", `sleep 600 & bystander=$!; "$@" >/dev/null; cut -d" " -f19 /proc/$bystander/stat; kill $bystander`, "sh"}, cmd.Args...)
 		cmd.Path = "/bin/sh"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if got := strings.TrimSpace(finish(t, cmd).ok(t)); (got == "19") != b.bare {
