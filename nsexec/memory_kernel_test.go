@@ -65,7 +65,11 @@ func eater(how string) {
 		}
 		die(fmt.Errorf("not on the first thread"))
 	case "file of a thread":
-		// A thread with descriptors of its own has an unlinked file open.
+		// A thread with descriptors of its own has an unlinked file open. Go's poller is in
+		// both tables: its runtime takes the number for the same file on every thread.
+		if _, _, err := os.Pipe(); err != nil {
+			die(err)
+		}
 		go func() {
 			runtime.LockOSThread()
 			if err := unix.Unshare(unix.CLONE_FILES); err != nil {
