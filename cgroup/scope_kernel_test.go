@@ -3,14 +3,19 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/wallsandbox/wall/plan"
 )
@@ -123,5 +128,63 @@ func TestScopesOfOneRun(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		seen[c.Scope] = true
+	}
+}
+
+// TestMain is also a manager in a process of its own, which never answers.
+func TestMain(m *testing.M) {
+	if name := os.Getenv("WALL_TEST_MANAGER"); name != "" {
+		l, err := net.Listen("unix", name)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		defer l.Close()
+		fmt.Println("listens")
+		time.Sleep(time.Hour)
+	}
+	os.Exit(m.Run())
+}
+
+// TestManagerElsewhere: to a manager in another PID namespace numbers of processes mean others.
+func TestManagerElsewhere(t *testing.T) {
+	old := managerSocket
+	defer func() { managerSocket = old }()
+	for _, flags := range []uintptr{0, unix.CLONE_NEWUSER | unix.CLONE_NEWPID} {
+		name := t.TempDir() + "/s"
+		managerSocket = func() string { return name }
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "WALL_TEST_MANAGER="+name)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+		if flags != 0 {
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err == nil {
+			_, err = io.ReadFull(out, make([]byte, len("listens\n")))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "the user's systemd: it does not answer in time"
+		if flags != 0 {
+			want = "the user's systemd: it is in another PID namespace"
+		}
+		if group, err := Manager(); err == nil || err.Error() != want {
+			t.Errorf("%q, %v, want %s", group, err, want)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	for status, want := range map[string]bool{
+		"Name:\tx\nNSpid:\t7\nState:\tS\n": true, "NSpid:\t7\t1\n": false, "NSpid:\t1\n": false, "NSpid:\n": false, "Pid:\t7\n": false, "": false,
+	} {
+		if got := here(status, 7); got != want {
+			t.Errorf("%q: %t", status, got)
+		}
 	}
 }

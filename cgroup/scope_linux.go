@@ -129,7 +129,9 @@ func wake(ctx context.Context, m dbus.BusObject) error {
 	}
 }
 
-// ours refuses a manager that another user runs.
+// ours refuses a manager that another user runs, and one to which the numbers of processes
+// mean others: a socket that was mounted into a container leads to a manager outside, which
+// would put somebody else into the scope.
 func ours(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -148,7 +150,27 @@ func ours(c *net.UnixConn) error {
 	if int(cred.Uid) != os.Geteuid() {
 		return errors.New("it is run by another user")
 	}
-	return nil
+	if cred.Pid == 0 { // it is not in this PID namespace or one below
+		return errForeign
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(int(cred.Pid)) + "/status")
+	if err == nil && !here(string(status), int(cred.Pid)) {
+		err = errForeign
+	}
+	return err
+}
+
+var errForeign = errors.New("it is in another PID namespace")
+
+// here tells from its status whether a process is in the PID namespace of the caller: it has
+// one number for each namespace from there on down (NSpid in proc_pid_status(5)).
+func here(status string, pid int) bool {
+	for line := range strings.Lines(status) {
+		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return slices.Equal(strings.Fields(rest), []string{strconv.Itoa(pid)})
+		}
+	}
+	return false
 }
 
 // Manager asks the user's systemd for its cgroup, as a path in the hierarchy.

@@ -64,7 +64,7 @@ could_not "see a process of yours" sh -c 'ps -e -o args= | grep "[s]leep 4711"'
 could "know these variables" sh -c 'env | cut -d= -f1 | sort | tr "\n" " "'
 could_not "find your token, here or in /proc" sh -c 'cat /proc/*/environ 2>/dev/null | tr "\0" "\n" | grep "canary-[0-9]"'
 could "write in the workspace" sh -c 'echo ok >bin/demo.tmp && cat bin/demo.tmp && rm bin/demo.tmp'
-could "write to TMPDIR" sh -c 'echo ok >"$TMPDIR/demo" && cat "$TMPDIR/demo"'
+could "write to TMPDIR" sh -c 'f=$(mktemp "$TMPDIR/demo.XXXXXX") && echo ok >"$f" && cat "$f"'
 could_not "write to HOME" touch "$home/wall-demo"
 could_not "list ~/.ssh" sh -c 'ls -A "$0" 2>&1 | grep -v "ermission denied\|No such file"' "$home/.ssh"
 could_not "write to /etc" touch /etc/wall-demo
