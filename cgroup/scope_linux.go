@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/internal/bus"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -81,25 +81,11 @@ func withManager(ctx context.Context, f func(dbus.BusObject) error) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid() {
 		return fail(errors.New(name + " is no socket of yours"))
 	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", name)
+	conn, err := bus.Open(ctx, name, ours)
 	if err != nil {
 		return fail(err)
-	}
-	if err := ours(c.(*net.UnixConn)); err != nil {
-		return fail(errors.Join(err, c.Close()))
-	}
-	conn, err := dbus.NewConn(c, dbus.WithContext(ctx))
-	if err != nil {
-		return fail(errors.Join(err, c.Close()))
 	}
 	defer conn.Close()
-	// The handshake knows no context.
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
-	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
-		return fail(err)
-	}
 	m := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 	if err := wake(ctx, m); err != nil {
 		return fail(err)
@@ -132,21 +118,7 @@ func wake(ctx context.Context, m dbus.BusObject) error {
 // ours refuses a manager that another user runs, and one to which the numbers of processes
 // mean others: a socket that was mounted into a container leads to a manager outside, which
 // would put somebody else into the scope.
-func ours(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return os.NewSyscallError("getsockopt", credErr)
-	}
+func ours(cred *unix.Ucred) error {
 	if int(cred.Uid) != os.Geteuid() {
 		return errors.New("it is run by another user")
 	}

@@ -78,8 +78,13 @@ var imports = map[string]map[string]string{
 	},
 	"envscrub/source": {
 		"plan":                      "which values to fetch, and its errors",
+		"internal/bus":              "connects to the session's bus",
 		"github.com/godbus/dbus/v5": "speaks with the Secret Service",
 		"golang.org/x/sys/unix":     "the kernel's keyrings, and who owns a file",
+	},
+	"internal/bus": {
+		"github.com/godbus/dbus/v5": "the handshake",
+		"golang.org/x/sys/unix":     "who is at the other end",
 	},
 	"landlock": {
 		"plan": "rules come from plan entries",
@@ -99,6 +104,7 @@ var imports = map[string]map[string]string{
 	},
 	"cgroup": {
 		"plan":                      "where the groups are, and the limits",
+		"internal/bus":              "connects to the user's systemd",
 		"github.com/godbus/dbus/v5": "asks the user's systemd for a scope",
 		"golang.org/x/sys/unix":     "rmdir, and files opened without following links",
 	},

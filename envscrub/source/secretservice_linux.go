@@ -14,6 +14,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/wallsandbox/wall/internal/bus"
 	"github.com/wallsandbox/wall/plan"
 )
 
@@ -68,32 +69,18 @@ func (f fetcher) sessionBus(ctx context.Context) (*dbus.Conn, error) {
 	if err != nil {
 		return fail(err)
 	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", socket)
+	conn, err := bus.Open(ctx, socket, trustedPeer)
+	if err == nil {
+		if err = conn.Hello(); err != nil {
+			_ = conn.Close() // failed already
+		}
+	}
 	if err != nil {
 		var oe *net.OpError
-		if errors.As(err, &oe) {
+		switch {
+		case errors.As(err, &oe) && oe.Op == "dial":
 			err = oe.Err
-		}
-		return fail(err)
-	}
-	if err := trustedPeer(c.(*net.UnixConn)); err != nil {
-		return fail(errors.Join(err, c.Close()))
-	}
-	conn, err := dbus.NewConn(c, dbus.WithContext(ctx))
-	if err != nil {
-		return fail(errors.Join(err, c.Close()))
-	}
-	// The handshake knows no context.
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
-	err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))})
-	if err == nil {
-		err = conn.Hello()
-	}
-	if err != nil {
-		_ = conn.Close() // failed already
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
 		return fail(withoutText(err))
@@ -126,21 +113,7 @@ func busSocket(address string) (string, error) {
 }
 
 // trustedPeer refuses a bus that another user runs.
-func trustedPeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return os.NewSyscallError("getsockopt", credErr)
-	}
+func trustedPeer(cred *unix.Ucred) error {
 	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
 		return errors.New("it is run by another user")
 	}
