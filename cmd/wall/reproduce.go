@@ -161,15 +161,7 @@ func (x *reproduction) shell() error {
 		}
 		return nil
 	}
-	b.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
-		o.Command = []string{shellOf(h.AccountSh)}
-		p, st, err := profile.ResolveStack(h, o)
-		if err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err)) {
-			o.Command = []string{fallbackShell}
-			return profile.ResolveStack(h, o)
-		}
-		return p, st, err
-	}
+	b.resolve = resolveShell
 	return b.run()
 }
 

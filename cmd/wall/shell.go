@@ -32,18 +32,23 @@ Ctrl-Z stops what runs in the shell, and "suspend" stops the shell and wall.`,
 		b := &boxRun{s: s, f: f}
 		b.resolve = func(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
 			o.Default = runProfile
-			o.Command = []string{shellOf(h.AccountSh)}
-			p, st, err := profile.ResolveStack(h, o)
-			missing := err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err))
-			if missing && o.Command[0] != fallbackShell {
-				o.Command = []string{fallbackShell}
-				return profile.ResolveStack(h, o)
-			}
-			return p, st, err
+			return resolveShell(h, o)
 		}
 		return b.run()
 	}
 	return cmd
+}
+
+// resolveShell makes the plan for the shell of the account record, or for the other one.
+func resolveShell(h profile.Host, o profile.Options) (plan.Plan, *profile.Stack, error) {
+	o.Command = []string{shellOf(h.AccountSh)}
+	p, st, err := profile.ResolveStack(h, o)
+	missing := err != nil && slices.Contains([]int{plan.ExitNotFound, plan.ExitNotExecutable}, plan.ExitStatus(err))
+	if missing && o.Command[0] != fallbackShell {
+		o.Command = []string{fallbackShell}
+		return profile.ResolveStack(h, o)
+	}
+	return p, st, err
 }
 
 // shellOf is the shell to try first. An account may have a program as shell that
