@@ -49,14 +49,12 @@ func (c *Cmd) enterCgroup() error {
 		l.Pids = b.Processes.Value + buildTasks
 	}
 	var err error
-	holder := 0
 	if b.Cgroup.Scope != "" {
-		if holder, c.hold, err = holdScope(); err != nil {
+		if c.holder, c.hold, err = holdScope(); err != nil {
 			return &plan.Error{Op: "cannot start the box", Err: err}
 		}
-		c.holder = holder
 	}
-	c.group, err = cgroup.Enter(b.Cgroup, l, c.pid, holder) // also after an error it is removed with the box
+	c.group, err = cgroup.Enter(b.Cgroup, l, c.pid, c.holder) // also after an error it is removed with the box
 	if err != nil {
 		o := b.Memory.Origin
 		if b.Memory.By != plan.ByCgroup {
