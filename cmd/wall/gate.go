@@ -381,34 +381,49 @@ type outputs struct {
 // open opens them before the command runs, so that it cannot send them elsewhere.
 // runs says that there is something to run.
 func (o *outputs) open(g *gateRun, log logOptions, runs bool) error {
-	host := g.j.host
-	untrusted := g.first.WritableRoots()
-	if len(untrusted) == 0 && host.Cwd != "" {
-		untrusted = []string{host.Cwd}
-	}
-	var errs []error
-	file := func(to **resultFile, flag, name string) {
-		if name == "" || name == "-" && flag == "json" {
-			return
-		}
-		f, err := openResultFile(flag, name, host.Cwd, untrusted)
-		*to = f
-		errs = append(errs, err)
-	}
-	file(&o.json, "json", g.f.json)
-	file(&o.junit, "junit", g.f.junit)
-	file(&o.record, "record", g.f.record)
+	cwd, untrusted := g.j.host.Cwd, untrustedDirs(g.j.host, g.first)
+	errs := []error{o.file(&o.junit, "junit", g.f.junit, cwd, untrusted)}
 	if g.f.log != "" {
-		l, err := openLog("log", g.f.log, log, host.Cwd, untrusted, g.first)
+		l, err := openLog("log", g.f.log, log, cwd, untrusted, g.first)
 		o.log = l
 		errs = append(errs, err)
 	}
+	errs = append(errs, o.openOfRun(g.s, g.f.runFlags, g.j.host, g.first, runs))
+	return errors.Join(append(errs, o.distinct())...)
+}
+
+// openOfRun opens those that every run can have.
+func (o *outputs) openOfRun(s streams, f *runFlags, host profile.Host, p plan.Plan, runs bool) error {
+	untrusted := untrustedDirs(host, p)
+	var errs []error
+	if f.json != "-" {
+		errs = append(errs, o.file(&o.json, "json", f.json, host.Cwd, untrusted))
+	}
+	errs = append(errs, o.file(&o.record, "record", f.record, host.Cwd, untrusted))
 	if runs {
-		l, err := g.f.openNetLog(g.s, host, g.first)
+		l, err := f.openNetLog(s, host, p)
 		o.net = l
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, o.distinct())...)
+	return errors.Join(errs...)
+}
+
+// file opens the place of one, unless its flag was not given.
+func (o *outputs) file(to **resultFile, flag, name, cwd string, untrusted []string) (err error) {
+	if name != "" {
+		*to, err = openResultFile(flag, name, cwd, untrusted)
+	}
+	return err
+}
+
+// untrustedDirs are the directories where the command of a plan can put links: those
+// that it can write to, or the usual workspace where there is no plan.
+func untrustedDirs(host profile.Host, p plan.Plan) []string {
+	dirs := p.WritableRoots()
+	if len(dirs) == 0 && host.Cwd != "" {
+		dirs = []string{host.Cwd}
+	}
+	return dirs
 }
 
 // distinct refuses two files that are one, of which the last to be written would be
@@ -457,17 +472,13 @@ func (g *gateRun) report(r gate.Result, outs *outputs, key []byte, status status
 	if outs.log != nil {
 		outs.log.finish()
 	}
-	if err := outs.net.close(); err != nil {
-		noteUnread(g.s.err, err)
-		lost := int64(0)
-		for _, ph := range r.Phases {
-			lost += ph.Network.Dropped
-		}
-		w, err := netLogError(g.f.netLog, err, lost)
-		if errs = append(errs, err); w != "" {
-			r.Warnings = append(r.Warnings, w)
-		}
+	lost := int64(0)
+	for _, ph := range r.Phases {
+		lost += ph.Network.Dropped
 	}
+	w, err := g.f.closeNetLog(g.s, outs.net, lost)
+	errs = append(errs, err)
+	r.Warnings = append(r.Warnings, w...)
 	f := g.facts(outs)
 	for _, w := range r.Warnings {
 		printWarning(g.s.err, w)

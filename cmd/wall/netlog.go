@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,11 +138,7 @@ func (f *runFlags) openNetLog(s streams, host profile.Host, p plan.Plan) (*netLo
 		w := newPatientWriter(s.err)
 		return &netLog{w: w, end: "\n", patient: w}, nil
 	}
-	untrusted := p.WritableRoots()
-	if len(untrusted) == 0 && host.Cwd != "" {
-		untrusted = []string{host.Cwd}
-	}
-	l, err := openLog("net-log", f.netLog, logOptions{size: 64 << 20, files: 2}, host.Cwd, untrusted, p)
+	l, err := openLog("net-log", f.netLog, logOptions{size: 64 << 20, files: 2}, host.Cwd, untrustedDirs(host, p), p)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +244,19 @@ func now() string { return timeText(time.Now()) }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
+// closeNetLog ends the log of a run with so many events dropped, and tells why it is not complete.
+func (f *runFlags) closeNetLog(s streams, l *netLog, dropped int64) (warnings []string, err error) {
+	if err = l.close(); err == nil {
+		return nil, nil
+	}
+	noteUnread(s.err, err)
+	w, err := netLogError(f.netLog, err, dropped)
+	if w != "" {
+		warnings = []string{w}
+	}
+	return warnings, err
+}
+
 // netLogError tells that the log is not complete: by an error, or by a warning where
 // nobody read it.
 func netLogError(name string, err error, dropped int64) (warning string, _ error) {
@@ -274,11 +283,11 @@ func (f *runFlags) reportable(plans ...plan.Plan) error {
 		Hint: "what the other walls refuse, the kernel tells the command alone; add --net allow, or leave out --fail-on-denial"}
 }
 
-// printDenials tells the operator what the network wall refused, and what failed.
-func printDenials(w io.Writer, p plan.Plan, s egress.Summary) {
-	var b bytes.Buffer
+// denialText tells the operator what the network wall refused, and what failed.
+func denialText(p plan.Plan, s egress.Summary) string {
+	var b strings.Builder
 	for _, l := range slices.Concat(gate.NewDenials(p, s).Lines(p.Profile), gate.Failures(s)) {
 		b.WriteString("wall: network: " + oneLine(l) + "\n")
 	}
-	_, _ = w.Write(b.Bytes()) // there is nobody left to tell
+	return b.String()
 }

@@ -108,19 +108,39 @@ func fillPipe(t *testing.T, w *os.File) {
 	}
 }
 
-// TestNetLogUnread: a log on a stream waits for its reader as long as the box lives, and
-// not for ever from then on.
-func TestNetLogUnread(t *testing.T) {
+// unreadLog is a log on standard error, which is a pipe that is closed with the test.
+func unreadLog(t *testing.T) (l *netLog, r, w *os.File) {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	defer w.Close()
-	l, err := (&runFlags{netLog: "-"}).openNetLog(streams{err: w}, profile.Host{}, plan.Plan{})
+	t.Cleanup(func() { r.Close(); w.Close() })
+	l, err = (&runFlags{netLog: "-"}).openNetLog(streams{err: w}, profile.Host{}, plan.Plan{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, r, w
+}
+
+// ends waits for what does not wait for ever.
+func ends[T any](t *testing.T, f func() T) T {
+	t.Helper()
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case v := <-done:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("waits for ever")
+		panic("not reached")
+	}
+}
+
+// TestNetLogUnread: a log on a stream waits for its reader as long as the box lives, and
+// not for ever from then on.
+func TestNetLogUnread(t *testing.T) {
+	l, r, w := unreadLog(t)
 	const lines = 1000 // more than a pipe holds
 	written := make(chan struct{})
 	l.start("", plan.Plan{})
@@ -146,34 +166,18 @@ func TestNetLogUnread(t *testing.T) {
 			l.event("", egress.Event{Kind: egress.KindDeny})
 		}
 	}()
-	ended := make(chan error, 1)
-	go func() {
+	if err := ends(t, func() error {
 		l.finish("", plan.Plan{}, egress.Summary{})
-		ended <- l.close()
-	}()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, errUnread) {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("waits for ever")
+		return l.close()
+	}); !errors.Is(err, errUnread) {
+		t.Error(err)
 	}
 	<-full
 
 	// What wall says then goes where there is room for it, and waits for none.
 	noteUnread(w, errUnread)
 	defer unread.Store(nil)
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		printWarning(w, "nobody hears it")
-	}()
-	select {
-	case <-said:
-	case <-time.After(time.Minute):
-		t.Fatal("waits for ever")
-	}
+	ends(t, func() any { printWarning(w, "nobody hears it"); return nil })
 	text, err := netLogError("-", errUnread, 3)
 	if text != "the network log lacks 3 events and its end: nobody reads standard error" || err != nil {
 		t.Errorf("%q, %v", text, err)
@@ -182,16 +186,7 @@ func TestNetLogUnread(t *testing.T) {
 
 // TestNetLogUnreadStart: neither does one whose command could not be started.
 func TestNetLogUnreadStart(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	defer w.Close()
-	l, err := (&runFlags{netLog: "-"}).openNetLog(streams{err: w}, profile.Host{}, plan.Plan{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, _, w := unreadLog(t)
 	fillPipe(t, w)
 	l.start("", plan.Plan{})
 	full := make(chan struct{})
@@ -205,15 +200,8 @@ func TestNetLogUnreadStart(t *testing.T) {
 			t.Fatal("nothing is written")
 		}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- l.close() }()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, errUnread) {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("waits for ever")
+	if err := ends(t, l.close); !errors.Is(err, errUnread) {
+		t.Error(err)
 	}
 	<-full
 }
@@ -273,15 +261,13 @@ func TestReportable(t *testing.T) {
 	}
 }
 
-func TestPrintDenials(t *testing.T) {
-	var b bytes.Buffer
+func TestDenialText(t *testing.T) {
 	p := plan.Plan{Profile: "gate", Network: plan.Network{Method: plan.NetRedirect}}
 	s := egress.Summary{Denied: 9, Denials: []egress.Denial{
 		{Count: 3, Event: egress.Event{Name: "a.example", Port: 443, Reason: "no rule allows it"}},
 		{Count: 1, Event: egress.Event{Name: "c.example", Port: 443, Addr: "10.0.0.1", Reason: "no rule allows this address, which is private"}}, // another rule for the name would not help
 		{Count: 1, Event: egress.Event{Name: "b.example\nwall: error: forged\x1b[2J", Reason: "not a host name"}},
 	}}
-	printDenials(&b, p, s)
 	want := []string{
 		"wall: network: refused a.example:443 (3 times): no rule allows it",
 		"wall: network: refused c.example:443 with the address 10.0.0.1: no rule allows this address, which is private",
@@ -290,22 +276,20 @@ func TestPrintDenials(t *testing.T) {
 		`wall: network: if these addresses of an inner network are right, allow them as well: --allow-host 10.0.0.1:443, or allow = ["10.0.0.1:443"] in the table [network] of the profile (here gate, or one that extends it)`,
 		"",
 	}
-	if got := strings.Split(b.String(), "\n"); !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), strings.Join(want, "\n"))
+	if got := strings.Split(denialText(p, s), "\n"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	b.Reset()
-	printDenials(&b, p, egress.Summary{Failed: 5, Failures: []egress.Denial{
+	failed := denialText(p, egress.Summary{Failed: 5, Failures: []egress.Denial{
 		{Count: 3, Event: egress.Event{Via: egress.ViaRedirect, Name: "a.example\x1b", Port: 443, Addr: "192.0.2.1", Reason: "connection refused"}},
 		{Count: 1, Event: egress.Event{Via: egress.ViaPublish, Port: 8081, Reason: "connection refused", Rule: plan.Origin{Text: "flag --publish"}}},
 		{Count: 1, Event: egress.Event{Via: egress.ViaLoopback, Port: 5432, Reason: "connection refused"}},
 	}})
-	if got, want := b.String(), "wall: network: allowed, but could not be made: a connection to a.example?:443 (3 times): connection refused\n"+
+	if got, want := failed, "wall: network: allowed, but could not be made: a connection to a.example?:443 (3 times): connection refused\n"+
 		"wall: network: allowed, but could not be made: a connection to the published port 8081 of the command: connection refused, at flag --publish\n"+
 		"wall: network: allowed, but could not be made: a connection to port 5432 of the host: connection refused\n"; got != want {
 		t.Errorf("got %q", got)
 	}
-	b.Reset()
-	if printDenials(&b, p, egress.Summary{}); b.Len() > 0 {
-		t.Errorf("nothing was refused, and told is %q", b.String())
+	if text := denialText(p, egress.Summary{}); text != "" {
+		t.Errorf("nothing was refused, and told is %q", text)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -157,21 +156,18 @@ func (b *boxRun) run() error {
 	if err == nil {
 		err = b.prepare(&j, p)
 	}
-	outs, openErr := b.open(j.host, p, err == nil)
+	var outs outputs
+	openErr := outs.openOfRun(s, f, j.host, p, err == nil) // before the command can send them elsewhere
 	defer outs.close()
-	err = errors.Join(err, openErr)
+	err = errors.Join(err, openErr, outs.distinct())
 	log := outs.net
 	var o outcome
 	if err == nil {
 		p, o, err = startSteadily(ctx, s, f, j, p, status, log)
 	}
-	if logErr := log.close(); logErr != nil {
-		noteUnread(s.err, logErr)
-		w, logErr := netLogError(f.netLog, logErr, o.result.Network.Dropped)
-		if err = errors.Join(err, logErr); w != "" {
-			o.warnings = append(o.warnings, w)
-		}
-	}
+	w, logErr := f.closeNetLog(s, log, o.result.Network.Dropped)
+	err = errors.Join(err, logErr)
+	o.warnings = append(o.warnings, w...)
 	if d := gate.NewDenials(p, o.result.Network); f.failOnDenial && d.Count > 0 && err == nil && !o.terminated && o.result.Signal != unix.SIGINT {
 		o.denied, err = true, d.DeniedError()
 	}
@@ -199,9 +195,7 @@ func (b *boxRun) run() error {
 		// The command can bring this about, so that it must not change the status.
 		printWarning(s.err, "something of this run is left: "+inOne(o.cleanup))
 	}
-	var denials bytes.Buffer
-	printDenials(&denials, p, o.result.Network)
-	say(s.err, denials.String())
+	say(s.err, denialText(p, o.result.Network))
 	if o.kept != "" {
 		say(s.err, "wall: kept: "+oneLine(o.kept)+"\n")
 	}
@@ -249,32 +243,6 @@ func (b *boxRun) prepare(j *job, p plan.Plan) error {
 		return b.before(p, j.stack)
 	}
 	return nil
-}
-
-// open opens the files that a run writes, before the command can send them elsewhere.
-// runs says that there is something to run.
-func (b *boxRun) open(host profile.Host, p plan.Plan, runs bool) (outs outputs, err error) {
-	untrusted := p.WritableRoots()
-	if len(untrusted) == 0 && host.Cwd != "" {
-		untrusted = []string{host.Cwd} // no plan: the usual workspace
-	}
-	var errs []error
-	for _, o := range []struct {
-		to         **resultFile
-		flag, name string
-	}{{&outs.json, "json", b.f.json}, {&outs.record, "record", b.f.record}} {
-		if o.name != "" {
-			f, err := openResultFile(o.flag, o.name, host.Cwd, untrusted)
-			*o.to = f
-			errs = append(errs, err)
-		}
-	}
-	if runs {
-		l, err := b.f.openNetLog(b.s, host, p)
-		outs.net = l
-		errs = append(errs, err)
-	}
-	return outs, errors.Join(append(errs, outs.distinct())...)
 }
 
 // A job is everything that a plan is made from.
